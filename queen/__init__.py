@@ -1,0 +1,1 @@
+"""Queen: a durable message queue, as a server and as a library for trio applications."""

@@ -1,0 +1,78 @@
+"""The errors that Queen raises, by whose doing they are; this file knows no HTTP (`web/status.py` maps them).
+
+The asker's fault: `Invalid`, `TooLarge`, `NotFound`, `Conflict`. The moment's: `Busy`, `Unavailable`.
+The disk's: `Corrupt`. A bug of ours is an `AssertionError` and never a `QueenError`.
+"""
+
+
+class QueenError(Exception):
+    """Base of every refusal and failure that a caller may have to handle. `str(error)` is a full sentence."""
+
+
+class Invalid(QueenError):
+    """The request is wrong. `where` names the field, for example ``items[3].queue``."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where}: {reason}")
+        self.where = where
+        self.reason = reason
+
+
+class TooLarge(QueenError):
+    """The request is bigger than a configured limit."""
+
+
+class NotFound(QueenError):
+    """What the request names does not exist."""
+
+
+class Conflict(QueenError):
+    """The state refuses: already settled otherwise, never leased, or leased to somebody else (A3, A4)."""
+
+
+class Busy(QueenError):
+    """Try again after `retry_after` seconds: a bound is reached that moves by itself."""
+
+    def __init__(self, sentence: str, retry_after: int = 1) -> None:
+        super().__init__(sentence)
+        self.retry_after = retry_after
+
+
+class QueueFull(Busy):
+    """A push would exceed the queue's `maxSize` (P6)."""
+
+
+class Unavailable(QueenError):
+    """The server can't do this now; nothing was changed unless the text says that the outcome is unknown."""
+
+
+class ShuttingDown(Unavailable):
+    """The broker is closing and takes no new work."""
+
+
+class Quarantined(Unavailable):
+    """The partition's actor crashed three times in a row and rests until an operator looks at it."""
+
+
+class StoreFull(Unavailable):
+    """No room on the disk or in the map for a push; acknowledgements and deletions go on from the reserve."""
+
+
+class StoreFailed(Unavailable):
+    """A commit's outcome is unknown (a failed sync, say): this process must not write again."""
+
+
+class Corrupt(QueenError):
+    """What is on the disk is not what was written, or not ours."""
+
+
+class ChainBroken(Corrupt):
+    """A record does not follow from its predecessor, or fails its checksum."""
+
+
+class FormatUnknown(Corrupt):
+    """The folder holds something else than a store of ours, or one of a newer version (X4)."""
+
+
+class FolderLocked(QueenError):
+    """Another process serves this data folder."""

@@ -1,0 +1,92 @@
+"""What a legal name is (N1), the kinds of number that the code hands around, and how instants and ids are spelled.
+
+Imports nothing of ours but the errors; pure.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import NewType
+
+from queen.errors import Invalid
+
+MAX_NAME_BYTES = 255
+DEFAULT_PARTITION = "Default"
+
+Instant = NewType("Instant", int)
+"""Microseconds since 1970-01-01T00:00Z."""
+
+SECOND = 1_000_000
+MILLISECOND = 1_000
+
+DEFAULT_GROUP = 0
+"""The number of the group that a pop without `consumerGroup` belongs to."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def name_fault(text: str) -> str | None:
+    """Say what makes `text` no legal name (N1, Z17), or None if it is one."""
+    if not text:
+        return "must not be empty"
+    if text.isascii():
+        if len(text) > MAX_NAME_BYTES:
+            return f"must be at most {MAX_NAME_BYTES} bytes of UTF-8, is {len(text)}"
+    else:
+        try:
+            size = len(text.encode())
+        except UnicodeEncodeError:
+            return "must not contain lone surrogates"
+        if size > MAX_NAME_BYTES:
+            return f"must be at most {MAX_NAME_BYTES} bytes of UTF-8, is {size}"
+    if not text.isprintable() and any(char < " " or char == "\x7f" for char in text):
+        return "must not contain control characters"
+    if text in {".", ".."}:
+        return "must not be '.' or '..', which URLs can't carry"
+    return None
+
+
+def check_name(text: str, where: str) -> str:
+    """Return `text` if it is a legal name; raise `Invalid` naming `where` otherwise."""
+    fault = name_fault(text)
+    if fault is not None:
+        raise Invalid(where, fault)
+    return text
+
+
+def instant_text(at: int) -> str:
+    """ISO 8601 in UTC with milliseconds and a trailing Z (N4), cut off below the millisecond."""
+    return (_EPOCH + timedelta(milliseconds=at // MILLISECOND)).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def parse_instant(text: str) -> int:
+    """Read an ISO 8601 time, UTC where it names no zone; raise `ValueError` if it is none."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def uuid_text(number: int) -> str:
+    """Spell a 128-bit number as a UUID."""
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def uuid_number(text: str) -> int | None:
+    """The number of a UUID in the spelling of `uuid_text`, or None for any other text."""
+    if len(text) != 36 or text[8] != "-" or text[13] != "-" or text[18] != "-" or text[23] != "-":
+        return None
+    try:
+        number = int(text.replace("-", ""), 16)
+    except ValueError:
+        return None
+    return number if uuid_text(number) == text else None
+
+
+def message_id(base: int, index: int) -> int:
+    """The id of the `index`-th message of a push whose ids start at `base`."""
+    return base + 2 * index
+
+
+def generated_transaction_id(base: int, index: int) -> int:
+    """The transactionId of a message whose client gave none (N2): the number after its id."""
+    return base + 2 * index + 1

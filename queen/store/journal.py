@@ -1,0 +1,83 @@
+"""The port: what the engine asks of a journal, in terms of records and ordered tables; nothing here knows LMDB.
+
+A journal is synchronous. `commit` blocks and runs in a thread of its own; the reads are short and may run on
+any one thread beside it. Frames (packed records, see `format.py`) are opaque here.
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+
+class Table(enum.StrEnum):
+    """The projections: ordered tables of bytes, all of which can be made anew from the journal."""
+
+    META = "meta"
+    QUEUES = "queues"
+    PARTITIONS = "partitions"
+    RUNS = "runs"
+    IDS = "ids"
+    SETTLED = "settled"
+    SETTLEMENTS = "settlements"
+
+
+class Change(NamedTuple):
+    """Put `value` under `key`, or remove the key where `value` is None."""
+
+    table: Table
+    key: bytes
+    value: bytes | None
+
+
+class Room(NamedTuple):
+    """How much can still be written, in bytes, and how much is in use."""
+
+    free: int
+    used: int
+
+
+class Journal(Protocol):
+    """An append-only sequence of frames, numbered from 1 without gaps, and the tables beside it."""
+
+    @property
+    def head(self) -> int:
+        """The number of the last frame, 0 for an empty journal."""
+
+    @property
+    def epoch(self) -> int:
+        """The fencing epoch that this opening claimed; each opening claims a greater one."""
+
+    def commit(self, expected: int, frames: Sequence[bytes], changes: Sequence[Change] = ()) -> None:
+        """Append the frames behind number `expected` and make the changes: all or nothing, synced on return.
+
+        Raises `StoreFull` (nothing was written) where there is no room, `StoreFailed` where the outcome is
+        unknown (every later commit then fails too), `Conflict` where the head is not `expected` or another
+        opening has claimed a later epoch (nothing was written).
+        """
+
+    def frame(self, seq: int) -> bytes | None:
+        """The frame of that number, or None."""
+
+    def frames(self, after: int) -> Iterator[tuple[int, bytes]]:
+        """Frames in order, those after number `after`. May be consumed slowly: no snapshot is pinned."""
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        """The value under exactly this key, or None."""
+
+    def floor(self, table: Table, key: bytes) -> tuple[bytes, bytes] | None:
+        """The row with the greatest key that is at most `key`, or None."""
+
+    def scan(self, table: Table, start: bytes, stop: bytes | None = None, limit: int = 1000) -> list[tuple[bytes, bytes]]:
+        """Up to `limit` rows in key order with start <= key < stop (`stop` None: to the end)."""
+
+    def clear(self, table: Table) -> None:
+        """Remove every row of a table; durable on return. Only while nobody commits."""
+
+    def room(self) -> Room:
+        """What is left on the disk and in the map; cheap enough to ask at every commit."""
+
+    def maintain(self) -> None:
+        """Housekeeping between commits, on the thread that reads: grow the map, drop dead readers."""
+
+    def close(self) -> None:
+        """Release everything. Idempotent."""
