@@ -331,7 +331,8 @@ class LmdbJournal:
         """What is left on the disk and in the map; cheap enough to ask at every commit.
 
         `used` counts the pages that hold something. The others of the file are free to be used again, except for
-        what their list takes (8 bytes a page) and for those that a reader still looks at.
+        what their list takes (8 bytes a page), for those that the last commit freed, and for those that a reader still
+        looks at.
         """
         info = self._env.info()
         with self._reading() as txn:
