@@ -80,7 +80,9 @@ class LmdbJournal:
                 # For the folder if it has to be made; the files get this without the x bits.
                 mode=0o700,
                 readonly=readonly,
-                readahead=False,
+                # Without it a cold replay reads 40 k frames/s instead of 280 k, and a cold read of one frame at random
+                # takes 0.12 ms instead of 0.15: queues read in order.
+                readahead=True,
                 max_spare_txns=1,
                 lib_version=_FORMAT,
             )
