@@ -1,5 +1,6 @@
 """Requests to the broker's arguments. Every 400 about a body or a query is born here and names its place (N1, O1, Z7)."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -233,10 +234,9 @@ def _surrogate_place(text: bytes) -> str:
     """Name the field with the unpaired surrogate; only ever called for a request that is refused anyway."""
     for where, value in _fields(text):
         try:
-            repr_free = msgspec.json.encode(value)
+            json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             return where
-        del repr_free
     return "body"
 
 
@@ -257,12 +257,10 @@ def _deep_place(text: bytes) -> str:
 
 
 def _fields(text: bytes) -> list[tuple[str, Any]]:
-    import json  # the standard decoder lets unpaired surrogates pass, which is what is wanted here
-
     if len(text) > _SEARCHED:
         return []
     try:
-        whole = json.loads(text)
+        whole = json.loads(text)  # lets unpaired surrogates pass, which is what is wanted here
     except (ValueError, RecursionError):
         return []
     found: list[tuple[str, Any]] = []
