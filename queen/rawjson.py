@@ -1,4 +1,4 @@
-"""JSON text that is kept as it was sent (N5): the checks that a syntax check leaves out. Pure, and no parsing of values.
+"""JSON text that is kept as it was sent (N5): the checks that a syntax check leaves out. Pure, parses no values.
 
 `msgspec.Raw` checks the grammar, but neither UTF-8 nor lone surrogates nor depth; whoever stores such text asks here.
 """

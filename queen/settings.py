@@ -70,12 +70,16 @@ SETTINGS: Final = (
     Setting("host", "address or host name to listen on"),
     Setting("port", "TCP port to listen on; 0 takes a free one", high=65535),
     Setting("max_body", "bytes of a request's body at most; more is answered 413", low=KIB),
-    Setting("max_header", "bytes of a request's line and headers at most; more is answered 431 or 414", low=KIB, high=MIB),
+    Setting(
+        "max_header", "bytes of a request's line and headers at most; more is answered 431 or 414", low=KIB, high=MIB
+    ),
     Setting("body_time", "seconds in which a request's body must have arrived; later is answered 408", low=0.01),
     Setting("keep_alive", "seconds after which a connection without a request is closed", low=0.01),
     Setting("write_time", "seconds in which a client must take the next part of an answer", low=0.01),
     Setting("drain_time", "seconds that requests in flight get to finish when the server stops", low=0.01, high=60),
     Setting("direct", "answer push, pop and ack ahead of the web framework; off, it serves them as well"),
     Setting("log_level", "what is logged", choices=("debug", "info", "warning", "error")),
-    Setting("log_format", "console, json, or auto: console on a terminal, else json", choices=("auto", "console", "json")),
+    Setting(
+        "log_format", "console, json, or auto: console on a terminal, else json", choices=("auto", "console", "json")
+    ),
 )

@@ -6,7 +6,7 @@ Quart routes on the raw path (`asgi.py` sees to that), so a name's `%2F` stays i
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import structlog
 from quart import Response, request
@@ -81,7 +81,8 @@ async def _view(broker: Broker, route: Route, **names: str) -> Response:
     # A pop hands messages out: asked by HEAD it would lose them (W4).
     if request.method == "HEAD":
         raise MethodNotAllowed(valid_methods=["GET"])
-    exchange = request.scope["queen.exchange"]
+    scope: Any = request.scope
+    exchange = scope["queen.exchange"]
     exchange.asked.names = tuple(names.items())
     answer = await answer_to(route, broker, exchange.asked)
     exchange.undo = answer.undo

@@ -1,4 +1,4 @@
-"""Round Quart: the raw path, the body and its limits, CORS, the final send, and taking back what could not be delivered.
+"""Round Quart: the raw path, the body and its limits, CORS, the final send, taking back what was not delivered.
 
 Hot routes are answered right here, by the same functions that Quart's views call.
 """

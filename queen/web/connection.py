@@ -46,7 +46,6 @@ class Connection:
         self._traffic = traffic
         self._stream = stream
         self._idle = True
-        self._refused = False
         self._reading = trio.CancelScope()
         self._running = trio.CancelScope()
         self._watched: trio.CancelScope | None = None
@@ -165,10 +164,6 @@ class Connection:
     def _set_idle(self, idle: bool) -> None:
         self._idle = idle
         self._reading.deadline = trio.current_time() + self._settings.keep_alive if idle else float("inf")
-
-    def refused(self) -> None:
-        """An answer went out that its client may still be talking over."""
-        self._refused = True
 
     async def _linger(self) -> None:
         """Say that nothing more comes, and read on for a moment.

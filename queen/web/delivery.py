@@ -10,7 +10,7 @@ from queen.web.exchange import Answer, Asked
 
 
 async def push(broker: Broker, asked: Asked) -> Answer:
-    """`POST /api/v1/push`: all items or none (P1). Cancelled, it may or may not have happened; ids make repeats safe."""
+    """`POST /api/v1/push`: all items or none (P1). Cancelled, it may have happened; ids make repeats safe."""
     return render.pushed(await broker.push_many(parse.messages(asked.body), caller=asked.caller))
 
 
@@ -75,7 +75,7 @@ def _worker(asked: Asked) -> str | None:
 
 
 async def ack(broker: Broker, asked: Asked) -> Answer:
-    """`POST /api/v1/ack` (A1–A4)."""
+    """`POST /api/v1/ack` (A1 to A4)."""
     wanted = parse.acknowledgement(asked.body)
     settlement = await broker.ack(
         wanted.transaction_id,

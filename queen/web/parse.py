@@ -1,4 +1,4 @@
-"""Requests to the broker's arguments. Every 400 about a body or a query is born here and names its place (N1, O1, Z7)."""
+"""Requests to the broker's arguments. Every 400 about body or query is born here, naming its place (N1, O1, Z7)."""
 
 import json
 import re
@@ -189,7 +189,7 @@ def name(query: Mapping[str, str], which: str) -> str | None:
 
 
 def timeout(query: Mapping[str, str]) -> float:
-    """Seconds to wait; given in ms and clamped to 0–60000 (O1)."""
+    """Seconds to wait; given in ms and clamped to 0..60000 (O1)."""
     return max(0, min(MAX_TIMEOUT_MS, integer(query, "timeout", DEFAULT_TIMEOUT_MS))) / 1000
 
 

@@ -9,7 +9,7 @@ from queen.web.exchange import Answer, Asked
 
 
 async def configure(broker: Broker, asked: Asked) -> Answer:
-    """`POST /api/v1/configure` (C1–C3): answers with every option the queue has now, defaults included."""
+    """`POST /api/v1/configure` (C1 to C3): answers with every option the queue has now, defaults included."""
     wanted = parse.configuration(asked.body)
     options = await broker.configure(
         wanted.queue, wanted.options or {}, namespace=wanted.namespace, task=wanted.task, caller=asked.caller

@@ -23,6 +23,7 @@ from queen.web.operation import Traffic
 log = structlog.get_logger("queen.web")
 
 _BACKLOG = 1024
+_LAST_MOMENT = 0.2
 
 
 async def serve(
@@ -70,12 +71,7 @@ async def serve(
             await context.terminated.set()
             for connection in tuple(open_now):
                 connection.close_idle()
-            with trio.move_on_after(0.2):
-                while open_now:
-                    await trio.sleep(0.01)
-            for connection in tuple(open_now):
-                connection.abort()
-            connections.cancel_scope.cancel()
+            whole.start_soon(_cut_off, open_now)
         await lifespan.wait_for_shutdown()
         whole.cancel_scope.cancel()
 
@@ -102,6 +98,13 @@ async def _drain(broker: Broker, settings: Settings, traffic: Traffic) -> None:
         await traffic.wait_quiet()
     if limit.cancelled_caught:
         log.warning("stopping with requests unanswered", requests=traffic.in_flight)
+
+
+async def _cut_off(connections: set[Connection]) -> None:
+    """End the connections that did not end by themselves: a client that reads nothing must not hold the server up."""
+    await trio.sleep(_LAST_MOMENT)
+    for connection in tuple(connections):
+        connection.abort()
 
 
 async def _wait_stop(stop: trio.Event | None) -> None:

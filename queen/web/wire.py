@@ -47,8 +47,8 @@ class ConfigureBody(msgspec.Struct):
 
     queue: str
     options: dict[str, Any] | None = None
-    namespace: str | None | msgspec.UnsetType = msgspec.UNSET
-    task: str | None | msgspec.UnsetType = msgspec.UNSET
+    namespace: str | msgspec.UnsetType | None = msgspec.UNSET
+    task: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class ExtendBody(msgspec.Struct):
