@@ -45,6 +45,7 @@ async def serve(
     app = ASGIWrapper(Gate(create_app(broker, traffic), broker, settings, traffic))  # type: ignore[arg-type]
     lifespan = Lifespan(app, config, {})
     open_now: set[Connection] = set()
+    closing = trio.Event()
 
     async def serve_stream(stream: trio.SocketStream) -> None:
         connection = Connection(app, config, context, settings, traffic, stream)
@@ -55,6 +56,7 @@ async def serve(
             open_now.discard(connection)
 
     async with trio.open_nursery() as whole:
+        whole.start_soon(_cut_off, open_now, closing)
         await whole.start(lifespan.handle_lifespan)
         await lifespan.wait_for_startup()
         async with trio.open_nursery() as connections:
@@ -71,7 +73,7 @@ async def serve(
             await context.terminated.set()
             for connection in tuple(open_now):
                 connection.close_idle()
-            whole.start_soon(_cut_off, open_now)
+            closing.set()
         await lifespan.wait_for_shutdown()
         whole.cancel_scope.cancel()
 
@@ -100,11 +102,17 @@ async def _drain(broker: Broker, settings: Settings, traffic: Traffic) -> None:
         log.warning("stopping with requests unanswered", requests=traffic.in_flight)
 
 
-async def _cut_off(connections: set[Connection]) -> None:
-    """End the connections that did not end by themselves: a client that reads nothing must not hold the server up."""
-    await trio.sleep(_LAST_MOMENT)
-    for connection in tuple(connections):
-        connection.abort()
+async def _cut_off(connections: set[Connection], closing: trio.Event) -> None:
+    """End the connections that don't end by themselves, at the end of a drain or when the server is cancelled.
+
+    A client that reads nothing must not hold the server up: its send is shielded, but ends when its socket does.
+    """
+    try:
+        await closing.wait()
+        await trio.sleep(_LAST_MOMENT)
+    finally:
+        for connection in tuple(connections):
+            connection.abort()
 
 
 async def _wait_stop(stop: trio.Event | None) -> None:
