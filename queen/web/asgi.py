@@ -104,14 +104,14 @@ class Gate:
         if self._traffic.draining and path != "/health":
             await _answer(send, refused(ShuttingDown("the server is shutting down")), link, close=True)
             return
-        asked = Asked((), scope["query_string"], scope["headers"], body, self._caller(scope))
+        asked = Asked(method, (), scope["query_string"], scope["headers"], body, self._caller(scope))
         found = self._direct(method, path)
         if found is None:
             await self._through_app(scope, asked, receive, send, link)
             return
         route, asked.names = found
         with trio.CancelScope() as vanished:
-            if link is not None:
+            if link is not None and method == "GET":
                 link.watch(vanished)
             answer = await answer_to(route, self._broker, asked)
             if link is not None:
@@ -163,6 +163,10 @@ class Gate:
             if not body_given:
                 body_given = True
                 return {"type": "http.request", "body": asked.body, "more_body": False}
+            # Only those who ask for something lose by leaving; what is to be done is done, and answered to a
+            # client that has merely closed its sending half.
+            if asked.method != "GET":
+                await trio.sleep_forever()
             while True:
                 message = await receive()
                 if message["type"] != "http.request":

@@ -19,11 +19,18 @@ JSON: Final = (b"content-type", b"application/json")
 class Asked:
     """A request: the names in its path, its query, headers and whole body."""
 
-    __slots__ = ("_query", "body", "caller", "headers", "names", "query_string")
+    __slots__ = ("_query", "body", "caller", "headers", "method", "names", "query_string")
 
     def __init__(
-        self, names: tuple[tuple[str, str], ...], query_string: bytes, headers: Headers, body: bytes, caller: Caller
+        self,
+        method: str,
+        names: tuple[tuple[str, str], ...],
+        query_string: bytes,
+        headers: Headers,
+        body: bytes,
+        caller: Caller,
     ) -> None:
+        self.method = method
         self.names = names
         self.query_string = query_string
         self.headers = headers

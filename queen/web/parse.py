@@ -241,19 +241,24 @@ def _surrogate_place(text: bytes) -> str:
 
 
 def _deep_place(text: bytes) -> str:
-    head = text[:_SEARCHED]
+    """Name the field that nests too deep; it stops there, so this is quick for what is deep from the start."""
+    keys = {1: "body", 3: ""}
     index = depth = 0
-    for token in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', head):
+    for token in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', text[:_SEARCHED], re.DOTALL):
         sign = token[0]
         if sign in b"[{":
             depth += 1
             if depth > rawjson.MAX_NESTING:
-                return f"items[{index}]"
+                break
         elif sign in b"]}":
             depth -= 1
         elif sign == b"," and depth == 2:
             index += 1
-    return "body"
+        elif depth in keys:
+            keys[depth] = sign[1:-1].decode()
+    if keys[1] in ("items", "acknowledgments"):
+        return f"{keys[1]}[{index}].{keys[3]}"
+    return keys[1]
 
 
 def _fields(text: bytes) -> list[tuple[str, Any]]:

@@ -1,7 +1,7 @@
 """A real server on a free port over a temporary folder, once answering directly and once through Quart alone."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -58,28 +58,17 @@ async def running(folder: Path, **settings: Any) -> AsyncIterator[Server]:
             stop.set()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "settings(**settings): what the test's server is started with")
+
+
 @pytest.fixture(params=[True, False], ids=["direct", "quart"])
 async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Server]:
-    async with running(tmp_path, direct=request.param) as started:
+    mark = request.node.get_closest_marker("settings")
+    async with running(tmp_path, direct=request.param, **(mark.kwargs if mark else {})) as started:
         yield started
 
 
 @pytest.fixture
 async def client(server: Server) -> Client:
     return await server.connect()
-
-
-Start = Callable[..., Awaitable[Server]]
-
-
-@pytest.fixture(params=[True, False], ids=["direct", "quart"])
-async def start(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Start]:
-    """Start a server with settings of the test's own."""
-    async with AsyncExitStack() as stack:
-
-        async def started(**settings: Any) -> Server:
-            return await stack.enter_async_context(running(tmp_path, direct=request.param, **settings))
-
-        yield started
-
-
