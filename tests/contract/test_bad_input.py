@@ -1,4 +1,4 @@
-"""Wrong requests: each is refused with the right status and a text that names the place (N1, P1, P2, O1, O4, A5, C1, Z7)."""
+"""Wrong requests: each is refused with 400 and a text that names the place (N1, P1, P2, O1, O4, A5, C1, Z7)."""
 
 import json
 from typing import Any

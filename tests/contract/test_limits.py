@@ -1,6 +1,7 @@
-"""Bounds on what a client may send, and on how long it may take: each with its own status, and nobody else is held up."""
+"""Bounds on what a client may send, and on how long it may take: each with its own status."""
 
 import json
+from typing import Any
 
 import pytest
 import trio
@@ -159,7 +160,7 @@ async def test_a_client_that_reads_nothing_is_given_up(server: Server) -> None:
     await client.send("GET", "/api/v1/pop/queue/q?batch=2")
     other = await server.connect()
     with trio.fail_after(5):
-        messages = []
+        messages: list[dict[str, Any]] = []
         while not messages:
             messages = await other.pop("q", "batch=2&wait=true&timeout=1000")
     assert [message["retryCount"] for message in messages] == [0, 0]
