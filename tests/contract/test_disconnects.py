@@ -105,8 +105,8 @@ async def test_connections_are_given_up_when_their_clients_go(server: Server) ->
             leave(gone)
     client = await server.connect()
     with trio.fail_after(5):
-        while (await client.request("GET", "/health")).json["connections"] > 1:
-            await trio.sleep(0.01)  # noqa: ASYNC110 - seen from outside, there is no event to wait for
+        while (await client.request("GET", "/health")).json["connections"] > 1:  # noqa: ASYNC110 - seen from outside
+            await trio.sleep(0.01)
 
 
 async def test_many_vanishing_waiters_do_not_lose_the_message(server: Server) -> None:
