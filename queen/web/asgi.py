@@ -207,8 +207,8 @@ class Gate:
 async def _answer(send: Send, answer: Answer, link: Link | None, close: bool = False) -> None:
     """Send `answer`, or take it back (L8).
 
-    Shielded: the end of an answer makes Hypercorn report a disconnect, and a send that this cancels leaves the
-    connection open for ever. How long a send may take is bounded by the connection itself.
+    Shielded: the end of an answer makes Hypercorn report a disconnect, and a send that this cancels may leave the
+    connection in a state that nobody ends. How long a send may take is bounded by the connection itself.
     """
     if answer.undo is not None and link is not None and link.gone():
         answer.undo()

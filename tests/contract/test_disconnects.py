@@ -41,8 +41,10 @@ async def test_a_waiting_pop_ends_with_its_client(server: Server, leave: object)
     await trio.sleep(0.02)
     assert callable(leave)
     leave(client)
-    await trio.sleep(0.02)
     other = await server.connect()
+    with trio.fail_after(2):
+        while (await other.request("GET", "/health")).json["connections"] > 1:  # noqa: ASYNC110 - seen from outside
+            await trio.sleep(0.01)
     await other.push("q", 1)
     await assert_still_there(server, "q")
 

@@ -65,10 +65,12 @@ async def test_chunks_count_as_well(server: Server) -> None:
         nursery.cancel_scope.cancel()
     assert reply.status == 413
     assert reply.headers["connection"] == "close"
-    with trio.fail_after(5):
-        while (await (await server.connect()).request("GET", "/health")).json["connections"] > 2:
-            await client.stream.aclose()
-            await trio.sleep(0.01)
+    with trio.fail_after(3):
+        try:
+            while await client.stream.receive_some(100):
+                pass
+        except trio.BrokenResourceError:
+            pass  # closed with some of the body unread: a reset, which is an end as well
 
 
 @pytest.mark.settings(max_body=4096)
