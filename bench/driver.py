@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 Next = Callable[[int, int, bytes], bytes | None]
-"""From a connection's number and its last answer (status, 0 at first, and body) to its next request; None: it is done."""
+"""A connection's number, its last answer's status (0 at first) and body, to its next request; None: it is done."""
 
 
 @dataclass
@@ -70,7 +70,7 @@ def drive(
     warm_up_s: float = 0.0,
     started: Callable[[], None] = lambda: None,
 ) -> Tally:
-    """Keep all connections busy until `seconds` after the warm-up, at whose end `started` is called, or all are done."""
+    """Keep all connections busy until `seconds` after the warm-up (`started` is called at its end) or all are done."""
     tally = Tally()
     selector = selectors.DefaultSelector()
     busy = 0
