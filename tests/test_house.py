@@ -15,7 +15,7 @@ from queen.options import DEFAULTS, OPTIONS, as_dict
 ROOT = Path(__file__).parents[1]
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT.glob("queen/**/*.py"))}
 
-VOCABULARY = {"names", "options", "commands", "events", "replies", "messages", "errors", "rawjson"}
+VOCABULARY = {"names", "options", "commands", "events", "replies", "messages", "errors", "history", "rawjson"}
 # Who may import which rooms of ours beside the vocabulary. __init__, __main__ and cli stand above and import any.
 ROOMS: dict[str, set[str]] = {
     "vocabulary": set(),
@@ -138,4 +138,16 @@ def test_every_queue_option_has_its_row_in_the_manual() -> None:
     defaults = {name: str(value).lower() for name, value in as_dict(DEFAULTS).items()}
     assert table("http.md", "options") == {
         name: [defaults[name], option.unit or "–", option.meaning] for name, option in OPTIONS.items()
+    }
+
+
+def test_every_setting_has_its_row_in_the_manual() -> None:
+    settings = pytest.importorskip("queen.settings", reason="the settings are not written yet")
+    assert table("operating.md", "settings") == {
+        setting.flag: [
+            f"`{setting.env}`",
+            ("on" if setting.default else "off") if setting.kind == "boolean" else str(setting.default),
+            setting.meaning,
+        ]
+        for setting in settings.SETTINGS
     }
