@@ -282,3 +282,28 @@ def _decode(data: bytes | memoryview) -> Any:
     if file.tell() != len(data):
         raise ValueError(f"{len(data) - file.tell()} bytes too many")
     return item
+
+
+# -- rows of the projection tables ------------------------------------------------------------------------
+
+
+def pack_row(values: list[Any]) -> bytes:
+    """Plain values as the value of a row."""
+    return cbor2.dumps(values)
+
+
+def unpack_row(row: bytes) -> list[Any]:
+    """Undo `pack_row`; raises `ChainBroken` where the bytes are none of its."""
+    try:
+        values = _decode(row)
+    except _UNREADABLE as error:
+        raise ChainBroken(f"A row of a projection can't be read ({error}).") from error
+    if not isinstance(values, list) or not values:
+        raise ChainBroken("A row of a projection is no list.")
+    return values
+
+
+def partition_of(frame: bytes) -> int:
+    """The number of the partition that a frame concerns; the frame is not checked otherwise."""
+    number: int = _HEADER.unpack_from(frame)[5]
+    return number
