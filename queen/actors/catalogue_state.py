@@ -101,7 +101,7 @@ class Catalogue:
 
 
 def replayed(catalogue: Catalogue, event: AnyEvent, partition: int) -> bool:
-    """Whether a snapshot that is newer than the event has it already, or has no more use for it."""
+    """Whether the event changes nothing here: a newer snapshot has it already, or it is none of the catalogue's."""
     match event:
         case QueueCreated():
             return event.queue in catalogue.numbers
@@ -109,7 +109,7 @@ def replayed(catalogue: Catalogue, event: AnyEvent, partition: int) -> bool:
             return partition in catalogue.slots or event.queue not in catalogue.numbers
         case QueueConfigured() | QueueDeleted() | GroupStarted() | GroupDeleted():
             return event.queue not in catalogue.numbers
-    return False
+    return True
 
 
 def evolve(catalogue: Catalogue, seq: int, partition: int, event: AnyEvent, at: int, shift: int) -> None:

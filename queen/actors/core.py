@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import trio
+
 from queen.actors import catalogue_state
 from queen.actors.catalogue_state import Catalogue
 from queen.clock import Clock, Ids
@@ -19,7 +21,8 @@ CATALOGUE = 0
 
 
 class Core:
-    """Journal, writer, projections, catalogue, clock and ids; `dirty_queues` have changed since their snapshot."""
+    """Journal, writer, projections, catalogue, clock and ids; `dirty_queues` have changed since their snapshots;
+    `progress` is set by every record."""
 
     def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner) -> None:
         self.journal = journal
@@ -30,6 +33,10 @@ class Core:
         self.projections = Projections(journal, self.records, self.catalogue.stored)
         self.writer = Writer(journal, runner)
         self.dirty_queues: set[int] = set()
+        self.progress = trio.Event()
+        # Room is looked at once per commit, and at every push while there is none.
+        self._room_seen = -1
+        self._full = False
 
     def record(
         self,
@@ -43,6 +50,7 @@ class Core:
         """Hand the events to the writer and to everything that is derived from records. Returns the number."""
         seq = self.writer.append(partition, now, shift, caller.who, caller.request, events, payloads)
         self.projections.add(seq, partition, now, shift, tuple(events))
+        self.progress.set()
         return seq
 
     def record_catalogue(self, event: AnyEvent, caller: Caller, partition: int = CATALOGUE) -> int:
@@ -59,6 +67,8 @@ class Core:
         """Raise where nothing that takes room may be written now: 507 for a full disk, else come back later."""
         if self.writer.crowded:
             raise Busy("more is waiting for the disk than may wait")
-        room = self.journal.room()
-        if room.free <= 0:
+        if self._room_seen != self.writer.commits or self._full:
+            self._room_seen = self.writer.commits
+            self._full = self.journal.room().free <= 0
+        if self._full:
             raise StoreFull("the disk or the map is full; acknowledgements and deletions still work")

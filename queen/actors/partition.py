@@ -57,6 +57,7 @@ class PartitionActor:
         self.broken = False
         self.quarantined = False
         self.deadline: int | None = None
+        self._leases = _leases(state)
         self.idle_since = core.clock.now()
         self._crash: tuple[str, int] = ("", 0)
         self._send, self._receive = trio.open_memory_channel[Work](MAILBOX_SIZE)
@@ -149,6 +150,7 @@ class PartitionActor:
         depth = view.pending + view.processing
         self.slot.queue.depth += depth - self.slot.depth
         self.slot.depth = depth
+        self._note_leases()
         self.deadline = availability.next_deadline(self.state, options, self.history)
         now = self._core.clock.now()
         for group in self.state.groups:
@@ -158,6 +160,15 @@ class PartitionActor:
                 held = availability.blocked(self.state, group, options, self.history)
             self._house.router.offer(self.slot, group, offer, held)
         self._house.router.deadline(self.slot, self.deadline)
+
+    def _note_leases(self) -> None:
+        leases = _leases(self.state)
+        if leases != self._leases:
+            for lease in self._leases - leases:
+                self._house.leases.pop(lease, None)
+            for lease in leases - self._leases:
+                self._house.leases[lease] = self.slot
+            self._leases = leases
 
     def meet(self, group: int) -> None:
         """Let a group begin here, in memory; it is recorded with the first thing that the group gets (W5)."""
@@ -282,6 +293,10 @@ def first_position(state: Partition, history: History, group: Group) -> int:
 
 def _belongs(run: PushedRun, group: Group) -> bool:
     return run.seq > group.after_seq and run.shown_at >= group.from_at
+
+
+def _leases(state: Partition) -> set[bytes]:
+    return {lease for view in state.groups.values() for lease in view.leases}
 
 
 def _group(slot: Slot, number: int) -> Group:

@@ -19,6 +19,7 @@ from queen.actors.router import Router
 from queen.actors.snapshots import VERSION, read_partition, read_queue
 from queen.errors import ChainBroken
 from queen.names import DEFAULT_GROUP
+from queen.store.chain import follow
 from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack, unpack_row
 from queen.store.journal import Table
 from queen.store.keys import number, u64
@@ -105,30 +106,22 @@ class Recovery:
             start = rows[-1][0] + b"\0"
 
     def _fold(self, checkpoint: Checkpoint) -> Record | None:
-        digest, expected = checkpoint.digest, checkpoint.seq + 1
+        """Apply what the checkpoint does not cover; returns the journal's last record."""
         record: Record | None = None
-        for seq, frame in self._core.journal.frames(checkpoint.seq):
-            record = unpack(seq, frame)
-            if seq != expected or record.prev != digest:
-                raise ChainBroken(f"Record {seq} does not follow from record {expected - 1}.")
-            digest, expected = digest_of(record), expected + 1
+        for record, _ in follow(self._core.journal.frames(checkpoint.seq), checkpoint.seq, checkpoint.digest):
             self._apply(record)
             if self._core.projections.size >= TAIL_LIMIT:
                 self._write_tail()
         if record is None and checkpoint.seq:
-            frame = self._core.journal.frame(checkpoint.seq)
-            assert frame is not None, "the checkpoint's record was read before"
-            record = unpack(checkpoint.seq, frame)
+            record = self._core.records.read(checkpoint.seq)
         return record
 
     def _apply(self, record: Record) -> None:
         catalogue = self._core.catalogue
         for event in record.events:
-            if catalogue_state.names_something(event) and not catalogue_state.replayed(
-                catalogue, event, record.partition
-            ):
+            if not catalogue_state.replayed(catalogue, event, record.partition):
                 catalogue_state.evolve(catalogue, record.seq, record.partition, event, record.at, record.shift)
-                self._core.dirty_queues.add(event.queue)
+                self._core.dirty_queues.add(getattr(event, "queue"))
         self._core.projections.add(record.seq, record.partition, record.at, record.shift, record.events)
         if record.partition and record.partition in catalogue.slots:
             state, seq = self._states.get(record.partition) or (Partition(record.partition), 0)

@@ -11,7 +11,7 @@ import trio
 
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
-from queen.actors.mailbox import Granted, Part, Work
+from queen.actors.mailbox import Part, Work
 from queen.actors.partition import PartitionActor
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.snapshots import VERSION, partition_row, read_partition
@@ -33,7 +33,9 @@ _SERVER = Caller("server")
 
 
 class Residents:
-    """Awake actors by slot, and states without an actor that are newer than their snapshots."""
+    """Awake actors by slot, and states without an actor that are newer than their snapshots.
+
+    `leases` says where each running lease is; `checkpoint` is the record up to which the tables are complete."""
 
     def __init__(self, core: Core, nursery: trio.Nursery) -> None:
         self._core = core
@@ -43,13 +45,15 @@ class Residents:
         self.asleep: dict[int, tuple[Partition, int]] = {}
         self._dirty: set[Slot] = set()
         self.checkpoint = 0
+        self.leases: dict[bytes, Slot] = {}
 
     def awake(self, slot: Slot) -> PartitionActor:
         """The partition's actor, woken if need be."""
         found = self._awake.get(slot)
         if found is not None:
             return found[0]
-        state, seq = self.asleep.pop(slot.number, None) or self.load(slot.number)
+        kept = self.asleep.pop(slot.number) if slot.number in self.asleep else None
+        state, seq = kept or self.load(slot.number)
         slot.deleted = state.deleted
         actor = PartitionActor(self._core, self, slot, state, seq)
         for group in slot.queue.groups.values():
@@ -144,13 +148,18 @@ class Residents:
                 actor.meet(group)
             actor.announce()
 
-    def release(self, granted: list[Granted]) -> None:
-        """Give back, uncounted, what was leased to an asker who is not there to get it (L8)."""
-        for slot, grant in granted:
-            if slot.number in self._core.catalogue.slots:
-                work = Work((Part(slot, Release(grant.lease)),), _SERVER)
+    def release(self, leases: list[bytes]) -> None:
+        """Give back, uncounted, what is left of leases whose asker is not there to get it (L8)."""
+        for lease in leases:
+            slot = self.leases.get(lease)
+            if slot is not None and slot.number in self._core.catalogue.slots:
                 with suppress(QueenError):  # a full mailbox: the lease ends by itself then
-                    self.awake(slot).put(work)
+                    self.awake(slot).put(Work((Part(slot, Release(lease)),), _SERVER))
+
+    @property
+    def awake_count(self) -> int:
+        """How many partitions are awake."""
+        return len(self._awake)
 
 
 def fold(state: Partition, seq: int, frame: bytes) -> int:

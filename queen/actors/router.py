@@ -58,6 +58,10 @@ class Router:
         """Serve the pop, or park it; its reply comes when what it got is durable."""
         self._tell(partial(self._arrive, request))
 
+    def expire(self, request: PopRequest) -> None:
+        """The pop has waited long enough: answer it with what there is now."""
+        self._tell(partial(self._expire, request))
+
     def leave(self, request: PopRequest) -> None:
         """The asker is gone: nothing is to be given to it any more (L8)."""
         request.abandoned = True
@@ -220,6 +224,12 @@ class Router:
 
         self._core.writer.then(told)
 
+    def _expire(self, request: PopRequest) -> None:
+        request.wait = False
+        if request.parked:
+            self._waiting.leave(request)
+            request.reply.set(self._held(request))
+
     def _forget(self, request: PopRequest) -> None:
         self._waiting.leave(request)
         if request.work is None:
@@ -229,7 +239,7 @@ class Router:
         """Give back what the pop of a vanished asker got already."""
         granted, request.granted = request.granted, []
         if granted and not request.auto_ack:
-            self._house.release(granted)
+            self._house.release([grant.lease for _, grant in granted])
 
     def _held(self, request: PopRequest) -> Nothing:
         scope = request.scope
