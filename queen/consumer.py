@@ -48,10 +48,16 @@ class Consumer:
     what was fetched and not used is given back on leaving instead of at the end of its lease."""
 
     def __init__(
-        self, broker: "Broker", where: dict[str, str | None], group: str | None, batch: int, worker: str | None
+        self,
+        broker: "Broker",
+        scope: tuple[str | None, str | None, str | None, str | None],
+        group: str | None,
+        batch: int,
+        worker: str | None,
     ) -> None:
+        """`scope` is queue, partition, namespace and task, as for `Broker.pop`."""
         self._broker = broker
-        self._where = where
+        self._scope = scope
         self._group = group
         self._batch = batch
         self._worker = worker
@@ -62,10 +68,14 @@ class Consumer:
 
     async def __anext__(self) -> LeasedMessage:
         """The next message. Cancelled, nothing is taken. Ends when the broker closes."""
+        queue, partition, namespace, task = self._scope
         while not self._fetched:
             try:
                 delivery = await self._broker.pop(
-                    **self._where,
+                    queue,
+                    partition,
+                    namespace=namespace,
+                    task=task,
                     group=self._group,
                     batch=self._batch,
                     worker=self._worker,

@@ -73,6 +73,16 @@ class Writer:
         return self._digest
 
     @property
+    def busy(self) -> bool:
+        """Whether a commit is running."""
+        return self._running is not None
+
+    @property
+    def waiting(self) -> int:
+        """How many callbacks wait for a commit."""
+        return len(self._group.thens) + (len(self._running.thens) if self._running is not None else 0)
+
+    @property
     def crowded(self) -> bool:
         """Whether more waits for the disk than should."""
         return self._group.size > PENDING_BYTES
