@@ -256,7 +256,7 @@ class Engine:
     def _locate(self, entry: Acknowledgement) -> tuple[Slot, int, int] | Settlement:
         place = self.core.projections.find(entry.transaction_id)
         if place is None:
-            return Settlement("not_found", error="there is no message of this transactionId")
+            return Settlement("not_found", error=f"there is no message of transactionId {entry.transaction_id!r}")
         slot = self.core.catalogue.slots[place.partition]
         group = slot.queue.groups.get(entry.consumer_group)
         if group is None:

@@ -127,8 +127,12 @@ class Router:
         if request.abandoned:
             self._release(request)
             return
+        known = len(self._lines)
         slot = self._choose(request)
-        if slot is not None:
+        if slot is None and len(self._lines) > known:
+            # Partitions were asked for the first time; what they say stands in the inbox in front of this.
+            self._tell(partial(self._serve, request))
+        elif slot is not None:
             self._send(request, slot)
         elif request.granted:
             self._finish(request)
