@@ -120,7 +120,7 @@ def ack(state: Partition, command: Ack, now: int, options: QueueOptions, history
     replies = []
     for entry in command.entries:
         if entry.position in done:
-            reply = _repeat(entry, *done[entry.position])
+            reply = _repeat(entry, *done[entry.position], _lease_of(view, entry.position, command.group, history))
         else:
             reply = _ack_one(state, view, entry, now, outcomes, command.group, history)
             if reply.accepted:
@@ -195,10 +195,20 @@ def _ack_closed(view: GroupView, entry: AckEntry, group: int, history: History) 
     return _conflict(f"the message is already settled: {ended.outcome}")
 
 
-def _repeat(entry: AckEntry, before: AckEntry, reply: Settlement) -> Settlement:
-    if entry.status == before.status and (entry.lease is None or entry.lease == before.lease or before.lease is None):
+def _repeat(entry: AckEntry, before: AckEntry, reply: Settlement, lease: bytes | None) -> Settlement:
+    """An entry for a message that an earlier entry was accepted for: as if both had come one after the other."""
+    if entry.status == before.status and (entry.lease is None or entry.lease == lease):
         return reply
     return _conflict("an earlier entry of the same request says otherwise")
+
+
+def _lease_of(view: GroupView | None, position: int, group: int, history: History) -> bytes | None:
+    """The lease that an accepted acknowledgement of the message settled; the first entry may not have named it."""
+    message = view.open.get(position) if view is not None else None
+    if message is not None:
+        return message.last_lease
+    ended = history.settled(group, position)
+    return None if ended is None else ended.lease
 
 
 def _conflict(reason: str) -> Settlement:

@@ -51,7 +51,7 @@ def fresh(state: Partition, view: GroupView, options: QueueOptions, history: His
                 continue
             own = run.delays_s[place - run.first] if run.delays_s else None
             wait = delay if own is None else own
-            yield Fresh(place, run.pushed_at, run.pushed_at + wait * SECOND, own is None and not run.delays_s)
+            yield Fresh(place, run.pushed_at, run.pushed_at + wait * SECOND, place > state.last_own_delay)
 
 
 def head(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Fresh | None:
@@ -149,7 +149,9 @@ def _relaxed_offer(state: Partition, view: GroupView, options: QueueOptions, his
         available_at, position = view.waiting[0]
         message = view.open[position]
         best = Offer(available_at, message.pushed_at, _cause(message.because))
-    for candidate in islice(fresh(state, view, options, history), LOOK_AHEAD):
+    # As far as a pop would look: what it goes past it must be able to set aside.
+    reach = max(0, LOOK_AHEAD - len(view.waiting)) + 1
+    for candidate in islice(fresh(state, view, options, history), reach):
         if best is None or candidate.ready_at < best.ready_at:
             best = Offer(candidate.ready_at, candidate.pushed_at, "delayed")
         if candidate.sure or candidate.ready_at <= state.latest_at:

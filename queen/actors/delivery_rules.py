@@ -28,16 +28,21 @@ T = TypeVar("T")
 
 
 def push(state: Partition, command: Push, now: int, options: QueueOptions, history: History) -> Decision:
-    """Store what is new; a transactionId that a stored message has already is a duplicate (P4)."""
+    """Store what is new; a transactionId that a stored message or an earlier item has is a duplicate (P4)."""
     replies: list[Pushed] = []
     new: list[PushItem] = []
+    named: dict[str, int] = {}
     for item in command.items:
-        place = None if item.transaction_id is None else history.find(item.transaction_id)
-        if place is not None:
-            replies.append(Pushed(place.id, None))
-        else:
-            replies.append(Pushed(message_id(command.base, len(new)), state.next_position + len(new)))
-            new.append(item)
+        name = item.transaction_id
+        if name is not None:
+            place = history.find(name)
+            first = named.get(name) if place is None else place.id
+            if first is not None:
+                replies.append(Pushed(first, None))
+                continue
+            named[name] = message_id(command.base, len(new))
+        replies.append(Pushed(message_id(command.base, len(new)), state.next_position + len(new)))
+        new.append(item)
     if not new:
         return Decision((), tuple(replies))
     event = MessagesPushed(

@@ -77,13 +77,17 @@ class GroupView:
 
 @dataclass(slots=True)
 class Partition:
-    """One partition. `next_position` is the position that the next pushed message gets."""
+    """One partition. `next_position` is the position that the next pushed message gets.
+
+    Behind `last_own_delay` no message has a delay of its own (T2), so that there the first one is ready first.
+    """
 
     number: int
     next_position: int = 1
     latest_at: int = 0
     latest_shown: int = 0
     swept_seq: int = 0
+    last_own_delay: int = 0
     deleted: RangeSet = field(default_factory=RangeSet)
     groups: dict[int, GroupView] = field(default_factory=dict)
 
@@ -105,6 +109,8 @@ def _pushed(state: Partition, event: MessagesPushed, at: int, shift: int) -> Non
     count = len(event.sizes)
     assert event.first == state.next_position, "pushed records leave a gap"
     state.next_position += count
+    if event.delays_s:
+        state.last_own_delay = state.next_position - 1
     state.latest_at = at
     state.latest_shown = at + shift
     for view in state.groups.values():
