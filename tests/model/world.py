@@ -14,7 +14,7 @@ import msgspec
 from queen.actors.availability import Offer, next_deadline, offer
 from queen.actors.partition_rules import decide
 from queen.actors.partition_state import GroupView, Partition, evolve
-from queen.commands import Join, PartitionCommand, Push, PushItem, Tick
+from queen.commands import Ack, AckEntry, AckStatus, Join, PartitionCommand, Pop, Push, PushItem, Tick
 from queen.errors import QueenError
 from queen.events import (
     Event,
@@ -28,6 +28,7 @@ from queen.events import (
 from queen.history import Place, PushedRun, Settled, SettledRecord
 from queen.names import SECOND, generated_transaction_id, message_id, uuid_text
 from queen.options import DEFAULTS, QueueOptions
+from queen.replies import Grant, Nothing
 
 START = 1_700_000_000 * SECOND
 
@@ -120,6 +121,8 @@ class PartitionHarness:
         self.history = Folded()
         self.records: list[Recorded] = []
         self.reply: Any = None
+        self.lease = b""
+        self._pops = 0
         self._base = 0
         self._commit((PartitionCreated(1, bytes(16), "Default"),))
 
@@ -170,6 +173,33 @@ class PartitionHarness:
     def join(self, group: int, cursor: int = 1) -> None:
         """Let another group begin."""
         self.do(Join(group, cursor))
+
+    def pop(self, batch: int = 1, group: int = 0, auto_ack: bool = False) -> list[int]:
+        """Positions delivered; the lease is `self.lease` from then on. Nothing delivered: []."""
+        self._pops += 1
+        reply = self.do(Pop(group, batch, self._pops.to_bytes(16), auto_ack))
+        if not isinstance(reply, Grant):
+            return []
+        self.lease = reply.lease
+        return [taken.position for taken in reply.taken]
+
+    def blocked(self, group: int = 0) -> tuple[str | None, float | None]:
+        """(cause, seconds until it ends) of a pop that gets nothing."""
+        reply = self.do(Pop(group, 1, b"never given, ever"))
+        assert isinstance(reply, Nothing)
+        return reply.because, None if reply.until is None else (reply.until - self.now) / SECOND
+
+    def ack(
+        self,
+        position: int,
+        status: AckStatus = "completed",
+        lease: bytes | None = None,
+        group: int = 0,
+        error: str | None = None,
+    ) -> tuple[str, int]:
+        """Acknowledge one message; (status, retryCount) of the answer."""
+        (reply,) = self.do(Ack(group, (AckEntry(position, status, error, lease),)))
+        return reply.status, reply.retry_count
 
     # -- looking --------------------------------------------------------------------------------------------
 
