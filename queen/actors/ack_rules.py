@@ -3,6 +3,7 @@
 A1-A5, R1, R2, L5 and the readings Z2-Z4. Each message of a batch has its own outcome; a refusal is a value.
 """
 
+from operator import itemgetter
 from typing import NamedTuple
 
 from queen.actors.decision import Decision, runs_of
@@ -23,9 +24,8 @@ class _Ending(NamedTuple):
     outcome: Outcome
     asked: str | None
     error: str | None
-    lease: bytes | None
-    leased_at: int | None
-    worker: str | None
+    last_lease: bytes | None
+    leased: bool
 
 
 class _Return(NamedTuple):
@@ -47,16 +47,11 @@ class Outcomes:
 
     def end(self, position: int, message: Open, outcome: Outcome, asked: str | None, error: str | None) -> None:
         """The message is settled."""
-        lease = message.lease
-        ending = _Ending(
-            outcome,
-            asked,
-            error,
-            message.last_lease,
-            lease.leased_at if lease else None,
-            lease.worker if lease else None,
-        )
-        self._endings.setdefault(ending, []).append((position, message))
+        ending = _Ending(outcome, asked, error, message.last_lease, message.lease is not None)
+        messages = self._endings.get(ending)
+        if messages is None:
+            messages = self._endings[ending] = []
+        messages.append((position, message))
 
     def give_back(self, position: int, message: Open, error: str | None) -> None:
         """The message is available again, uncounted."""
@@ -82,16 +77,17 @@ class Outcomes:
         """Everything gathered."""
         events: list[Event] = []
         for ending, messages in self._endings.items():
-            messages.sort(key=lambda entry: entry[0])
+            messages.sort(key=itemgetter(0))
+            lease = messages[0][1].lease  # the same for all of them
             events.append(
                 MessagesSettled(
                     self._group,
                     ending.outcome,
                     _runs(messages),
                     asked=ending.asked,
-                    lease=ending.lease,
-                    leased_at=ending.leased_at,
-                    worker=ending.worker,
+                    lease=ending.last_lease,
+                    leased_at=lease.leased_at if lease else None,
+                    worker=lease.worker if lease else None,
                     error=ending.error,
                     retry_counts={place: message.retry_count for place, message in messages if message.retry_count},
                 )

@@ -1,10 +1,9 @@
 """Deciding a push, a pop, and what happens to a lease afterwards: extension and release. Pure; changes nothing."""
 
 from heapq import nsmallest
-from itertools import islice
 from typing import TypeVar
 
-from queen.actors.availability import LOOK_AHEAD, blocked, fresh, window_end
+from queen.actors.availability import LOOK_AHEAD, blocked, ready_at, sections, window_end
 from queen.actors.decision import Decision, runs_of
 from queen.actors.partition_state import GroupView, Lease, Partition
 from queen.commands import Extend, Join, Pop, Push, PushItem, Release
@@ -66,6 +65,7 @@ def pop(state: Partition, command: Pop, now: int, options: QueueOptions, history
     taken = _take_waiting(view, command.batch, now, options)
     aside: list[tuple[int, int, int]] = []
     if not (options.ordering == STRICT and len(taken) < len(view.waiting)):
+        # T1: what is past its ttl is not here any more, a tick has given it up.
         fresh_ones, aside = _take_fresh(state, view, command.batch - len(taken), now, options, history)
         taken += fresh_ones
     if not taken:
@@ -132,22 +132,27 @@ def _take_fresh(
     """Ready messages from the cursor on, and the delayed ones that relaxed order goes past to reach them."""
     taken: list[Taken] = []
     aside: list[tuple[int, int, int]] = []
-    if batch < 1:
-        return taken, aside
     passed = 0
-    spare = LOOK_AHEAD - len(view.waiting)
-    for message in islice(fresh(state, view, options, history), batch + LOOK_AHEAD):
-        if options.ttl and message.pushed_at + options.ttl * SECOND <= now:
-            break  # T1: the tick that gives it up comes first
-        if message.ready_at > now:
-            if options.ordering == STRICT or message.sure or len(aside) >= spare:
-                break  # Z9
-            aside.append((message.position, message.pushed_at, message.ready_at))
-            continue
-        taken.append(Taken(message.position, message.pushed_at, 0))
-        passed = len(aside)
-        if len(taken) == batch:
+    spare = LOOK_AHEAD - len(view.waiting) if options.ordering == RELAXED else 0
+    for start, stop, run in sections(state, view, history):
+        if len(taken) >= batch:
             break
+        if not run.delays_s and ready_at(run, start, options) <= now:
+            stop = min(stop, start + batch - len(taken))
+            taken += [Taken(position, run.pushed_at, 0) for position in range(start, stop)]
+            passed = len(aside)
+            continue
+        for position in range(start, stop):
+            ready = ready_at(run, position, options)
+            if ready <= now:
+                taken.append(Taken(position, run.pushed_at, 0))
+                passed = len(aside)
+                if len(taken) == batch:
+                    break
+            elif position > state.last_own_delay or len(aside) >= spare:
+                return taken, aside[:passed]  # Z9
+            else:
+                aside.append((position, run.pushed_at, ready))
     return taken, aside[:passed]
 
 

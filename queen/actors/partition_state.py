@@ -124,15 +124,16 @@ def _joined(state: Partition, event: GroupJoined, at: int, shift: int) -> None:
 def _leased(state: Partition, event: MessagesLeased, at: int, shift: int) -> None:
     view = state.groups[event.group]
     lease = Lease(event.lease, event.expires_at, at, event.worker, set())
-    for position, pushed_at in _each(event.runs):
-        message = view.open.get(position)
-        if message is None:
-            message = view.open[position] = Open(pushed_at)
-            view.cursor = position + 1
-        else:
-            _stop_waiting(view, position, message)
-        message.lease, message.last_lease, message.because = lease, event.lease, None
-        lease.positions.add(position)
+    for first, count, pushed_at in event.runs:
+        for position in range(first, first + count):
+            message = view.open.get(position)
+            if message is None:
+                view.open[position] = Open(pushed_at, 0, lease, event.lease)
+            else:
+                _stop_waiting(view, position, message)
+                message.lease, message.last_lease, message.because = lease, event.lease, None
+        lease.positions.update(range(first, first + count))
+        view.cursor = max(view.cursor, first + count)
     view.pending -= len(lease.positions)
     view.leases[event.lease] = lease
 
