@@ -20,12 +20,9 @@ _MAX_DELAY_MS = 2**31 - 1
 _FINAL = {"completed": ("completed",), "failed": ("failed", "dead_letter"), "dead_letter": ("dead_letter",), "retry": ()}
 
 
-class _Ending(NamedTuple):
-    outcome: Outcome
-    asked: str | None
-    error: str | None
-    last_lease: bytes | None
-    leased: bool
+# Outcome, status asked for, error, last lease, and whether that lease still runs: messages that share all of these
+# are settled by one event. A plain tuple, since one is made for every message of a batch.
+_Ending = tuple[Outcome, str | None, str | None, bytes | None, bool]
 
 
 class _Return(NamedTuple):
@@ -47,7 +44,7 @@ class Outcomes:
 
     def end(self, position: int, message: Open, outcome: Outcome, asked: str | None, error: str | None) -> None:
         """The message is settled."""
-        ending = _Ending(outcome, asked, error, message.last_lease, message.lease is not None)
+        ending = (outcome, asked, error, message.last_lease, message.lease is not None)
         messages = self._endings.get(ending)
         if messages is None:
             messages = self._endings[ending] = []
@@ -76,19 +73,19 @@ class Outcomes:
     def events(self) -> tuple[Event, ...]:
         """Everything gathered."""
         events: list[Event] = []
-        for ending, messages in self._endings.items():
+        for (outcome, asked, error, last_lease, _), messages in self._endings.items():
             messages.sort(key=itemgetter(0))
             lease = messages[0][1].lease  # the same for all of them
             events.append(
                 MessagesSettled(
                     self._group,
-                    ending.outcome,
+                    outcome,
                     _runs(messages),
-                    asked=ending.asked,
-                    lease=ending.last_lease,
+                    asked=asked,
+                    lease=last_lease,
                     leased_at=lease.leased_at if lease else None,
                     worker=lease.worker if lease else None,
-                    error=ending.error,
+                    error=error,
                     retry_counts={place: message.retry_count for place, message in messages if message.retry_count},
                 )
             )
@@ -112,43 +109,48 @@ def ack(state: Partition, command: Ack, now: int, options: QueueOptions, history
     """Each entry in turn; one that repeats an earlier entry is judged by what that one did."""
     outcomes = Outcomes(command.group, now, options)
     view = state.groups.get(command.group)
+    held = {} if view is None else view.open
     done: dict[int, tuple[AckEntry, Settlement]] = {}
     replies = []
     for entry in command.entries:
-        if entry.position in done:
-            reply = _repeat(entry, *done[entry.position], _lease_of(view, entry.position, command.group, history))
+        position = entry.position
+        message = held.get(position)
+        if position in done:
+            reply = _repeat(entry, *done[position], _lease_of(message, position, command.group, history))
+        elif message is not None and message.lease is not None:
+            if entry.lease is None or entry.lease == message.lease.id:
+                reply = _settle(entry, message, now, outcomes)
+                done[position] = entry, reply
+            else:
+                reply = _conflict("the message is leased to somebody else by now")
         else:
-            reply = _ack_one(state, view, entry, now, outcomes, command.group, history)
+            reply = _ack_unheld(state, view, message, entry, now, outcomes, command.group, history)
             if reply.accepted:
-                done[entry.position] = entry, reply
+                done[position] = entry, reply
         replies.append(reply)
     return Decision(outcomes.events(), tuple(replies))
 
 
-def _ack_one(
+def _ack_unheld(
     state: Partition,
     view: GroupView | None,
+    message: Open | None,
     entry: AckEntry,
     now: int,
     outcomes: Outcomes,
     group: int,
     history: History,
 ) -> Settlement:
+    """An ack of a message that is not leased to anybody."""
     position = entry.position
     if not 1 <= position < state.next_position or position in state.deleted:
         return Settlement("not_found", error="there is no such message")
     if view is None:
         return _conflict("the consumer group has not been given this message")
-    message = view.open.get(position)
     if message is None:
         return _ack_closed(view, entry, group, history)
-    if message.lease is None:
-        refusal = _ack_waiting(message, entry, now)
-        if refusal is not None:
-            return refusal
-    elif entry.lease is not None and entry.lease != message.lease.id:
-        return _conflict("the message is leased to somebody else by now")
-    return _settle(entry, message, now, outcomes)
+    refusal = _ack_waiting(message, entry, now)
+    return _settle(entry, message, now, outcomes) if refusal is None else refusal
 
 
 def _settle(entry: AckEntry, message: Open, now: int, outcomes: Outcomes) -> Settlement:
@@ -198,9 +200,8 @@ def _repeat(entry: AckEntry, before: AckEntry, reply: Settlement, lease: bytes |
     return _conflict("an earlier entry of the same request says otherwise")
 
 
-def _lease_of(view: GroupView | None, position: int, group: int, history: History) -> bytes | None:
+def _lease_of(message: Open | None, position: int, group: int, history: History) -> bytes | None:
     """The lease that an accepted acknowledgement of the message settled; the first entry may not have named it."""
-    message = view.open.get(position) if view is not None else None
     if message is not None:
         return message.last_lease
     ended = history.settled(group, position)
