@@ -17,7 +17,12 @@ from queen.replies import Settlement
 
 _MAX_DELAY_MS = 2**31 - 1
 # What an ack of this status may have led to: the same ack again finds one of these and answers it again (A3).
-_FINAL = {"completed": ("completed",), "failed": ("failed", "dead_letter"), "dead_letter": ("dead_letter",), "retry": ()}
+_FINAL = {
+    "completed": ("completed",),
+    "failed": ("failed", "dead_letter"),
+    "dead_letter": ("dead_letter",),
+    "retry": (),
+}
 
 
 # Outcome, status asked for, error, last lease, and whether that lease still runs: messages that share all of these
@@ -52,9 +57,7 @@ class Outcomes:
 
     def give_back(self, position: int, message: Open, error: str | None) -> None:
         """The message is available again, uncounted."""
-        self._returns.setdefault(_Return("retried", self._now, error, None), []).append(
-            (position, message.retry_count)
-        )
+        self._returns.setdefault(_Return("retried", self._now, error, None), []).append((position, message.retry_count))
 
     def fail(self, position: int, message: Open, asked: str | None, error: str | None, delayed: bool) -> str:
         """An attempt failed: retry (R1) or give up (R2). Returns the status that says which."""

@@ -67,9 +67,7 @@ def head(state: Partition, view: GroupView, options: QueueOptions, history: Hist
     return next(fresh(state, view, options, history), None)
 
 
-def window_end(
-    state: Partition, view: GroupView, options: QueueOptions, history: History
-) -> int:
+def window_end(state: Partition, view: GroupView, options: QueueOptions, history: History) -> int:
     """When the partition's window closes (T3): until then nothing is delivered. 0 without a window."""
     if not options.window_buffer or not view.pending:
         return 0

@@ -54,7 +54,9 @@ def bury(state: Partition, command: Bury, now: int, options: QueueOptions, histo
             raise Conflict("the message is being processed")
         if message.failed_at is None:
             raise Conflict("the message has not failed")
-        return Decision((_dead(command, position, message.pushed_at, message.retry_count, message.error, message.last_lease),))
+        return Decision(
+            (_dead(command, position, message.pushed_at, message.retry_count, message.error, message.last_lease),)
+        )
     ended = _ended(state, command.group, position, history)
     if ended.outcome == "dead_letter":
         return Decision()
@@ -106,9 +108,7 @@ def seek(state: Partition, command: Seek, now: int, options: QueueOptions, histo
     events: list[Event] = []
     if skipped:
         runs = runs_of(skipped)
-        events.append(
-            MessagesSettled(command.group, "completed", runs, error=SKIPPED, retry_counts=retry_counts)
-        )
+        events.append(MessagesSettled(command.group, "completed", runs, error=SKIPPED, retry_counts=retry_counts))
     events.append(GroupMoved(command.group, target, completed + len(skipped), failed, dead_letter))
     return Decision(tuple(events), target)
 

@@ -68,7 +68,9 @@ def _drop_pending(state: Partition, now: int, options: QueueOptions, history: Hi
     view = state.groups[DEFAULT_GROUP]
     late = [
         (position, message.pushed_at)
-        for position, message in _pending_before(state, view, now - options.retention_seconds * SECOND, options, history)
+        for position, message in _pending_before(
+            state, view, now - options.retention_seconds * SECOND, options, history
+        )
     ]
     if not late:
         return []

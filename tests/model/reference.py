@@ -1,4 +1,4 @@
-"""A queue's partition as semantics.md tells it, one object per message and group: slow, plain, and ours to compare with.
+"""A queue's partition as semantics.md tells it, one object per message and group: slow, plain, to compare with.
 
 Written from the rules, not from the code; it shares nothing with the code but the options and the words.
 """
@@ -61,7 +61,7 @@ class ReferenceQueue:
     def pass_time(self) -> None:
         """L5, T1, T4, in this order, at `now`."""
         options, now = self.options, self.now
-        for message, copy in self._all():
+        for _, copy in self._all():
             if copy.status == "processing" and copy.lease is not None and self.leases[copy.lease] <= now:
                 self._fail(copy, None, delay=False)
         if options.ttl:
@@ -224,7 +224,7 @@ class ReferenceQueue:
         self.messages.clear()
         return count
 
-    def seek(self, group: int, position: int) -> None:
+    def seek(self, group: int, position: int) -> int:
         """G3, Z15."""
         if group not in self.groups:
             raise Refused("conflict")
@@ -234,6 +234,7 @@ class ReferenceQueue:
             elif group in message.copies and not message.copies[group].final:
                 self._settle(message.copies[group], "completed", None)
                 message.copies[group].lease = None
+        return position
 
     # -- looking --------------------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ import pytest
 
 from queen.commands import Ack, AckEntry, AckStatus, Delete, Extend, Pop, Release
 from queen.events import MessagesReturned, MessagesSettled
+from queen.names import SECOND
 from queen.options import QueueOptions
-from tests.model.world import SECOND, PartitionHarness
+from tests.model.world import PartitionHarness
 
 OTHER = b"some other lease"
 

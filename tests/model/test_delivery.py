@@ -1,15 +1,16 @@
-"""Tables for pushes, pops and leases: P4, L1-L8, O3, O7, O8, T2, T3, T5, Z9, Z10 as far as one partition decides them."""
+"""Tables for pushes, pops and leases as far as a partition decides: P4, L1-L8, O3, O7, O8, T2, T3, T5, Z5, Z9, Z10."""
 
 import pytest
 from msgspec.structs import replace
 
+from queen.actors import availability, delivery_rules
 from queen.actors.partition_state import Partition
 from queen.commands import Delete, Extend, Pop, PushItem, Release
 from queen.errors import NotFound
 from queen.events import MessagesLeased, MessagesReturned, MessagesSetAside, MessagesSettled
+from queen.names import SECOND
 from queen.options import QueueOptions
 from queen.replies import Grant
-from queen.names import SECOND
 from tests.model.world import PartitionHarness
 
 RELAXED = QueueOptions(ordering="relaxed")
@@ -312,6 +313,26 @@ def test_t2_relaxed_a_message_with_no_delay_is_ready_behind_ones_with_the_queues
     world.push(delayed(0))
     assert world.pop() == [3]
     assert world.blocked() == ("delayed", 60)
+
+
+@pytest.mark.parametrize("waiting", [0, 1, 2, 3])
+def test_relaxed_order_looks_only_so_far_and_an_offer_promises_no_more(
+    waiting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is set aside costs memory; the bound holds for what waits already and for what is looked past."""
+    monkeypatch.setattr(availability, "LOOK_AHEAD", 2)
+    monkeypatch.setattr(delivery_rules, "LOOK_AHEAD", 2)
+    world = PartitionHarness(replace(RELAXED, retry_delay=900_000))
+    world.push(count=waiting)
+    for position in range(1, waiting + 1):
+        world.pop()
+        world.ack(position, "failed")
+    world.push(delayed(60), delayed(60), delayed(0))
+    reachable = waiting == 0
+    offered = world.offer()
+    assert offered is not None
+    assert (offered.ready_at <= world.now) == reachable
+    assert world.pop() == ([3] if reachable else [])
 
 
 def test_relaxed_delayed_messages_alone_are_not_set_aside() -> None:

@@ -1,5 +1,7 @@
 """RangeSet against a plain set."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +41,7 @@ def test_ranges_are_sorted_and_joined_and_build_the_same_set_again(pairs: list[t
     ranges, _ = build(pairs)
     found = ranges.ranges()
     assert all(start < stop for start, stop in found)
-    assert all(before[1] < after[0] for before, after in zip(found, found[1:], strict=False))
+    assert all(before[1] < after[0] for before, after in pairwise(found))
     assert RangeSet(found) == ranges
     assert str(found) in repr(ranges)
 

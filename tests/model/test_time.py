@@ -134,13 +134,14 @@ def test_t4_settled_messages_go_that_long_after_they_settled(status: str) -> Non
     assert world.state.groups[0].completed == world.state.groups[0].dead_letter == 0
 
 
-def test_t4_a_message_that_another_group_still_needs_stays() -> None:
+@pytest.mark.parametrize("apart", [5, 50])
+def test_t4_a_message_that_another_group_still_needs_stays(apart: int) -> None:
     world = PartitionHarness(KEEP_DONE_10)
     world.push(count=1)
     world.join(1)
     world.pop()
     world.ack(1)
-    world.wait(50)
+    world.wait(apart)
     assert world.pop(group=1) == [1]
     world.ack(1, group=1)
     world.wait(9)
