@@ -1,0 +1,5 @@
+"""`python -m queen`."""
+
+from queen.cli import main
+
+main()

@@ -1,0 +1,119 @@
+"""The command line: arguments and logging, then one call for each command. No rules and no protocol here."""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+import structlog
+import trio
+
+from queen.errors import QueenError
+from queen.opening import open_broker
+from queen.settings import SETTINGS, Setting, Settings
+from queen.web.serve import serve as serve_http
+
+log = structlog.get_logger("queen")
+
+# LMDB gives the interpreter's lock back around each call; a busy main thread would keep it for 5 ms by default.
+_SWITCH_INTERVAL: Final = 0.0005
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def main() -> None:
+    """Queen, a durable message queue."""
+
+
+def _settings_options(command: Command) -> Command:
+    for setting in reversed(SETTINGS):
+        command = _option(setting)(command)
+    return command
+
+
+def _option(setting: Setting) -> Callable[[Command], Command]:
+    kind: Any = click.STRING
+    flag = setting.flag
+    if setting.choices:
+        kind = click.Choice(setting.choices)
+    elif setting.kind == "integer":
+        kind = click.IntRange(int(setting.low), int(setting.high))
+    elif setting.kind == "number":
+        kind = click.FloatRange(setting.low, setting.high)
+    elif setting.kind == "boolean":
+        kind = click.BOOL
+        flag = f"{flag}/--no-{flag.removeprefix('--')}"
+    return click.option(
+        flag,
+        setting.name,
+        type=kind,
+        default=setting.default,
+        envvar=setting.env,
+        show_default=True,
+        show_envvar=True,
+        help=setting.meaning,
+    )
+
+
+@main.command()
+@_settings_options
+def serve(**values: Any) -> None:
+    """Serve a data folder over HTTP until SIGTERM or Ctrl-C."""
+    settings = Settings(**values)
+    configure_logging(settings)
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    try:
+        trio.run(_serve, settings, strict_exception_groups=True)
+    except BaseExceptionGroup as group:
+        _explain(_only(group))
+    except (QueenError, OSError) as error:
+        _explain(error)
+
+
+async def _serve(settings: Settings) -> None:
+    async with open_broker(settings.data) as broker, trio.open_nursery() as nursery:
+        urls: list[str] = await nursery.start(serve_http, broker, settings)
+        log.info("listening", url=", ".join(urls), data=settings.data)
+
+
+def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error inside nested groups of one, which is what a nursery makes of a failed start; else the group."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _explain(error: BaseException) -> None:
+    """End with one line and exit code 1 for what an operator can mend; a bug keeps its traceback."""
+    if isinstance(error, QueenError):
+        raise click.ClickException(str(error)) from None
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        raise click.ClickException(f"{where}{error.strerror or error}") from None
+    raise error
+
+
+def configure_logging(settings: Settings) -> None:
+    """Log to standard error: lines for people on a terminal, else JSON. Tracebacks never show local values."""
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    console = settings.log_format == "console" or (settings.log_format == "auto" and sys.stderr.isatty())
+    shape: list[Any] = (
+        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+        if console
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *shape,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    # Hypercorn logs through the standard library: only what is alarming.
+    logging.basicConfig(level=max(level, logging.WARNING), stream=sys.stderr)

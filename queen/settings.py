@@ -1,0 +1,85 @@
+"""Server settings: one row per setting, from which flags, environment variables, ranges and help follow.
+
+Embedders need none of these; queue options are in `options.py`.
+"""
+
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server runs. `SETTINGS` says what each one means."""
+
+    data: str = "./queen-data"
+    host: str = "127.0.0.1"
+    port: int = 6632
+    max_body: int = 10 * MIB
+    max_header: int = 16 * KIB
+    body_time: float = 30.0
+    keep_alive: float = 75.0
+    write_time: float = 30.0
+    drain_time: float = 4.0
+    direct: bool = True
+    log_level: str = "info"
+    log_format: str = "auto"
+
+
+class Setting(NamedTuple):
+    """One setting. `low` and `high` bound numbers, both ends included."""
+
+    name: str
+    meaning: str
+    low: float = 0
+    high: float = 2**31
+    choices: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """The command line option."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def env(self) -> str:
+        """The environment variable; a flag wins over it."""
+        return "QUEEN_" + self.name.upper()
+
+    @property
+    def default(self) -> Any:
+        """The value that is used when nobody says otherwise."""
+        return getattr(DEFAULTS, self.name)
+
+    @property
+    def kind(self) -> Literal["text", "integer", "number", "boolean"]:
+        """What may stand there."""
+        value = self.default
+        if isinstance(value, bool):
+            return "boolean"
+        if isinstance(value, int):
+            return "integer"
+        return "number" if isinstance(value, float) else "text"
+
+
+DEFAULTS: Final = Settings()
+
+SETTINGS: Final = (
+    Setting("data", "folder that holds everything; made if it isn't there"),
+    Setting("host", "address or host name to listen on"),
+    Setting("port", "TCP port to listen on; 0 takes a free one", high=65535),
+    Setting("max_body", "bytes of a request's body at most; more is answered 413", low=KIB),
+    Setting(
+        "max_header", "bytes of a request's line and headers at most; more is answered 431 or 414", low=KIB, high=MIB
+    ),
+    Setting("body_time", "seconds in which a request's body must have arrived; later is answered 408", low=0.01),
+    Setting("keep_alive", "seconds after which a connection without a request is closed", low=0.01),
+    Setting("write_time", "seconds in which a client must take the next part of an answer", low=0.01),
+    Setting("drain_time", "seconds that requests in flight get to finish when the server stops", low=0.01, high=60),
+    Setting("direct", "answer push, pop and ack ahead of the web framework; off, it serves them as well"),
+    Setting("log_level", "what is logged", choices=("debug", "info", "warning", "error")),
+    Setting(
+        "log_format", "console, json, or auto: console on a terminal, else json", choices=("auto", "console", "json")
+    ),
+)

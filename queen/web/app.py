@@ -1,0 +1,134 @@
+"""The table of routes, and the Quart application made from it. Serves everything and is the reference for each route.
+
+Quart routes on the raw path (`asgi.py` sees to that), so a name's `%2F` stays inside its segment (N1).
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import structlog
+from quart import Response, request
+from quart_trio import QuartTrio
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+
+from queen.broker import Broker
+from queen.errors import QueenError
+from queen.web import delivery, queues
+from queen.web.exchange import Answer, Asked, refusal, refused
+from queen.web.operation import Traffic, health
+
+log = structlog.get_logger("queen.web")
+
+Route = Callable[[Broker, Asked], Awaitable[Answer]]
+
+
+class Row(NamedTuple):
+    """One route. `direct` ones may be answered ahead of Quart by `asgi.py`, through the same function."""
+
+    method: str
+    path: str
+    route: Route
+    direct: bool = False
+
+
+ROUTES: Final = (
+    Row("POST", "/api/v1/push", delivery.push, direct=True),
+    Row("GET", "/api/v1/pop", delivery.pop_filtered, direct=True),
+    Row("GET", "/api/v1/pop/queue/<queue>", delivery.pop_queue, direct=True),
+    Row("GET", "/api/v1/pop/queue/<queue>/partition/<partition>", delivery.pop_partition, direct=True),
+    Row("POST", "/api/v1/ack", delivery.ack, direct=True),
+    Row("POST", "/api/v1/ack/batch", delivery.ack_batch, direct=True),
+    Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
+    Row("POST", "/api/v1/configure", queues.configure),
+)
+
+
+async def answer_to(route: Route, broker: Broker, asked: Asked) -> Answer:
+    """What `route` answers, refusals and accidents included. Only cancellation gets out."""
+    try:
+        return await route(broker, asked)
+    except QueenError as error:
+        return refused(error)
+    except Exception:
+        log.exception("a request failed", route=route.__name__)
+        return refusal(500, "internal error; the server's log has the details")
+
+
+def create_app(broker: Broker, traffic: Traffic) -> QuartTrio:
+    """The application. Its requests come through `asgi.Gate`, which has read the body and made the `Asked`."""
+    app = QuartTrio("queen", static_folder=None)
+    app.url_map.merge_slashes = False
+    for row in ROUTES:
+        app.add_url_rule(
+            row.path,
+            row.path + row.method,
+            partial(_view, broker, row.route),
+            methods=[row.method],
+            provide_automatic_options=False,
+        )
+
+    async def health_view() -> Response:
+        return _response(health(broker, traffic))
+
+    app.add_url_rule("/health", "health", health_view, methods=["GET"], provide_automatic_options=False)
+    app.register_error_handler(HTTPException, _told)
+    return app
+
+
+async def _view(broker: Broker, route: Route, **names: str) -> Response:
+    # A pop hands messages out: asked by HEAD it would lose them (W4).
+    if request.method == "HEAD":
+        raise MethodNotAllowed(valid_methods=["GET"])
+    scope: Any = request.scope
+    exchange = scope["queen.exchange"]
+    exchange.asked.names = tuple(names.items())
+    answer = await answer_to(route, broker, exchange.asked)
+    exchange.undo = answer.undo
+    return _response(answer)
+
+
+def _response(answer: Answer) -> Response:
+    headers = [(name.decode(), value.decode()) for name, value in answer.fields()]
+    response = Response(answer.body, answer.status)
+    response.headers.clear()
+    response.headers.extend(headers)
+    return response
+
+
+async def _told(error: HTTPException) -> Response:
+    """Every error of the framework itself, told as all errors are (W4)."""
+    if isinstance(error, MethodNotAllowed):
+        allowed = ", ".join(sorted({*(error.valid_methods or ()), "OPTIONS"}))
+        sentence = f"{request.method} is not allowed here; allowed: {allowed}"
+        return _response(refusal(405, sentence, ((b"allow", allowed.encode()),)))
+    if error.code == 404:
+        return _response(refusal(404, f"no such path: {request.path}"))
+    if error.code is None or error.code >= 500:
+        return _response(refusal(500, "internal error; the server's log has the details"))
+    return _response(refusal(error.code, error.description or error.name))
+
+
+def direct_table() -> Callable[[str, str], tuple[Route, tuple[tuple[str, str], ...]] | None]:
+    """A lookup from method and raw path to a `direct` route and its raw names; None leaves the request to Quart."""
+    fixed: dict[tuple[str, str], Route] = {}
+    patterns: list[tuple[str, re.Pattern[str], Route]] = []
+    for row in ROUTES:
+        if not row.direct:
+            continue
+        if "<" in row.path:
+            patterns.append((row.method, re.compile(re.sub(r"<(\w+)>", r"(?P<\1>[^/]+)", row.path)), row.route))
+        else:
+            fixed[row.method, row.path] = row.route
+
+    def find(method: str, path: str) -> tuple[Route, tuple[tuple[str, str], ...]] | None:
+        route = fixed.get((method, path))
+        if route is not None:
+            return route, ()
+        for wanted, pattern, found in patterns:
+            if method == wanted and (match := pattern.fullmatch(path)):
+                return found, tuple(match.groupdict().items())
+        return None
+
+    return find

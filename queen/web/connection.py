@@ -1,0 +1,240 @@
+"""One TCP connection: Hypercorn's HTTP/1.1, driven by a reader of ours that closes what Hypercorn would leave open.
+
+Why not Hypercorn's own `TCPServer`: it never closes a connection whose last send was cancelled, waits for ever for a
+client that does not read, restarts a task for each request's idle time, and answers its own errors with no body.
+"""
+
+import select
+from http import HTTPStatus
+from typing import Any, Final
+
+import h11
+import structlog
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.trio.task_group import TaskGroup
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import AppWrapper, ConnectionState
+from hypercorn.utils import parse_socket_addr
+
+from queen.settings import Settings
+from queen.web.asgi import CLOSE, CORS
+from queen.web.exchange import Answer, refusal
+from queen.web.operation import Traffic
+
+log = structlog.get_logger("queen.web")
+
+_MAX_RECV: Final = 2**16
+_MAX_SEND: Final = 2**18
+_LINGER: Final = 1.0
+_GONE: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+
+
+class Connection:
+    """Serves one stream until either side is done with it."""
+
+    def __init__(
+        self, app: AppWrapper, config: Config, context: WorkerContext, settings: Settings, traffic: Traffic, stream: Any
+    ) -> None:
+        self.broken = False
+        self._app = app
+        self._config = config
+        self._context = context
+        self._settings = settings
+        self._traffic = traffic
+        self._stream = stream
+        self._idle = True
+        self._reading = trio.CancelScope()
+        self._running = trio.CancelScope()
+        self._watched: trio.CancelScope | None = None
+        self._send_lock = trio.Lock()
+
+    # What the gate asks (asgi.Link).
+
+    def gone(self) -> bool:
+        """Whether the client has closed, looked up now: the reader may not have come round to it yet.
+
+        A client that closes only its sending half looks the same and is taken to be gone as well: nothing short of
+        writing to it could tell the two apart, and then the messages would be lost to a lease (L8).
+        """
+        if self.broken or self._reading.cancel_called:
+            return True
+        try:
+            poll = select.poll()
+            poll.register(self._stream.socket.fileno(), _GONE)
+            return bool(poll.poll(0))
+        except (OSError, ValueError):
+            return True
+
+    def watch(self, scope: trio.CancelScope | None) -> None:
+        """Cancel `scope` when the client goes; None ends that. Only a request that is being answered is watched."""
+        self._watched = scope
+        if scope is not None and self._reading.cancel_called:
+            scope.cancel()
+
+    # What the server asks.
+
+    def close_idle(self) -> None:
+        """Close now if no request is under way, else after its answer."""
+        if self._idle:
+            self._reading.cancel()
+
+    def abort(self) -> None:
+        """Close now, whatever is under way: even a shielded send ends when its socket does."""
+        self._stream.socket.close()
+        self._running.cancel()
+
+    async def run(self) -> None:
+        """Serve requests until the connection ends."""
+        self._traffic.connections += 1
+        try:
+            with self._running:
+                await self._serve()
+        except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            self._traffic.connections -= 1
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self._stream)
+
+    async def _serve(self) -> None:
+        socket = self._stream.socket
+        async with TaskGroup() as tasks:
+            protocol = Protocol(
+                self._app,
+                self._config,
+                self._context,
+                tasks,
+                ConnectionState({"link": self}),
+                False,
+                parse_socket_addr(socket.family, socket.getpeername()),
+                parse_socket_addr(socket.family, socket.getsockname()),
+                self._send,
+            )
+            protocol.limit(self, self._settings)
+            await protocol.initiate()
+            self._set_idle(True)
+            with self._reading:
+                await self._read(protocol)
+            self._reading.cancel()
+            if self._watched is not None:
+                self._watched.cancel()
+            with trio.move_on_after(_LINGER):
+                await protocol.handle(Closed())
+        await self._linger()
+
+    async def _read(self, protocol: H11Protocol) -> None:
+        while True:
+            try:
+                data = await self._stream.receive_some(_MAX_RECV)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self.broken = True
+                return
+            await protocol.handle(RawData(bytes(data)))
+            if not data:
+                return
+
+    async def _send(self, event: Event) -> None:
+        if isinstance(event, RawData):
+            await self._send_bytes(event.data)
+        elif isinstance(event, Closed):
+            self._reading.cancel()
+        elif isinstance(event, Updated):
+            self._set_idle(event.idle)
+
+    async def _send_bytes(self, data: bytes) -> None:
+        async with self._send_lock:
+            # A send that is cut short leaves half an answer, so cancelling does not end it; `write_time` does.
+            with trio.CancelScope(shield=True) as scope:
+                try:
+                    for start in range(0, len(data), _MAX_SEND):
+                        scope.deadline = trio.current_time() + self._settings.write_time
+                        await self._stream.send_all(data[start : start + _MAX_SEND])
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    self._break()
+            if scope.cancelled_caught:
+                self._break()
+
+    def _break(self) -> None:
+        self.broken = True
+        self._reading.cancel()
+
+    def _set_idle(self, idle: bool) -> None:
+        self._idle = idle
+        self._reading.deadline = trio.current_time() + self._settings.keep_alive if idle else float("inf")
+
+    async def _linger(self) -> None:
+        """Say that nothing more comes, and read on for a moment.
+
+        Closing with unread bytes makes the kernel send a reset, which can destroy the answer before it is read.
+        """
+        if self.broken:
+            return
+        with trio.move_on_after(_LINGER, shield=True):
+            try:
+                await self._stream.send_eof()
+                while await self._stream.receive_some(_MAX_RECV):
+                    pass
+            except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError, OSError):
+                pass
+
+
+class Protocol(H11Protocol):
+    """Hypercorn's HTTP/1.1 with our limits, our error bodies, and each answer in one piece."""
+
+    def limit(self, connection: Connection, settings: Settings) -> None:
+        """Set what Hypercorn's own constructor has no room for."""
+        self._connection = connection
+        self._settings = settings
+        self._unsent = b""
+
+    async def _check_protocol(self, event: h11.Request) -> None:
+        """No upgrade to HTTP/2: a second protocol would double what the limits have to hold for."""
+
+    async def _create_stream(self, request: h11.Request) -> None:
+        refused = self._too_much(request)
+        if refused is None:
+            await super()._create_stream(request)
+        else:
+            await self._refuse(refused)
+
+    def _too_much(self, request: h11.Request) -> Answer | None:
+        # h11 bounds only what arrives in pieces, so what came whole is measured here.
+        limit = self._settings.max_header
+        if len(request.target) > limit // 2:
+            return refusal(414, f"the request's target is longer than {limit // 2} bytes")
+        if len(request.target) + sum(len(name) + len(value) + 4 for name, value in request.headers) > limit:
+            return refusal(431, f"the request's headers are larger than {limit} bytes")
+        for name, value in request.headers:
+            # Before h11 would tell an `Expect: 100-continue` client to go ahead.
+            if name == b"content-length" and int(value) > self._settings.max_body:
+                return refusal(413, f"body: is larger than {self._settings.max_body} bytes")
+        return None
+
+    async def _send_h11_event(self, event: Any) -> None:
+        try:
+            data = self.connection.send(event)
+        except h11.LocalProtocolError:
+            if self.connection.their_state != h11.ERROR:
+                raise
+            return
+        self._unsent += data or b""
+        # Head and body leave in one system call; what follows a head comes at once.
+        if self._unsent and not isinstance(event, h11.Response):
+            unsent, self._unsent = self._unsent, b""
+            await self.send(RawData(data=unsent))
+
+    async def _send_error_response(self, status_code: int) -> None:
+        if status_code == 431:
+            await self._refuse(refusal(431, f"the request's headers are larger than {self._settings.max_header} bytes"))
+            return
+        await self._refuse(refusal(status_code, f"not a valid HTTP request ({HTTPStatus(status_code).phrase})"))
+
+    async def _refuse(self, answer: Answer) -> None:
+        headers = [*answer.fields(), *CORS, CLOSE, *self.config.response_headers("h11")]
+        await self._send_h11_event(h11.Response(headers=headers, status_code=answer.status))
+        await self._send_h11_event(h11.Data(data=answer.body))
+        await self._send_h11_event(h11.EndOfMessage())
+        await self.send(Closed())

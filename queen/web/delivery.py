@@ -1,0 +1,101 @@
+"""The routes that move messages: push, pop, ack, ack/batch, lease/extend. Arguments in, one call, answer out."""
+
+from functools import partial
+
+from queen.broker import Broker
+from queen.errors import Invalid
+from queen.names import check_name
+from queen.web import parse, render
+from queen.web.exchange import Answer, Asked
+
+
+async def push(broker: Broker, asked: Asked) -> Answer:
+    """`POST /api/v1/push`: all items or none (P1). Cancelled, it may have happened; ids make repeats safe."""
+    return render.pushed(await broker.push_many(parse.messages(asked.body), caller=asked.caller))
+
+
+async def pop_partition(broker: Broker, asked: Asked) -> Answer:
+    """`GET /api/v1/pop/queue/:queue/partition/:partition`."""
+    return await _pop(broker, asked, asked.name("queue"), asked.name("partition"))
+
+
+async def pop_queue(broker: Broker, asked: Asked) -> Answer:
+    """`GET /api/v1/pop/queue/:queue`: the partition that waits longest (O3)."""
+    return await _pop(broker, asked, asked.name("queue"), None)
+
+
+async def pop_filtered(broker: Broker, asked: Asked) -> Answer:
+    """`GET /api/v1/pop`: over all queues of a namespace, a task, or both (O4)."""
+    query = asked.query
+    if "namespace" not in query and "task" not in query:
+        raise Invalid("namespace", "or task is required, or a queue in the path")
+    return await _pop(broker, asked, None, None, parse.name(query, "namespace"), parse.name(query, "task"))
+
+
+async def _pop(
+    broker: Broker,
+    asked: Asked,
+    queue: str | None,
+    partition: str | None,
+    namespace: str | None = None,
+    task: str | None = None,
+) -> Answer:
+    query = asked.query
+    auto_ack = parse.boolean(query, "autoAck")
+    delivery = await broker.pop(
+        queue,
+        partition,
+        namespace=namespace,
+        task=task,
+        group=parse.name(query, "consumerGroup"),
+        batch=parse.count(query, "batch"),
+        wait=parse.boolean(query, "wait"),
+        timeout=parse.timeout(query),
+        auto_ack=auto_ack,
+        partitions=parse.count(query, "partitions"),
+        worker=_worker(asked),
+        caller=asked.caller,
+        **parse.subscription(query),
+    )
+    # Completed at delivery (O7) is settled: there is no lease that could be given back.
+    undo = None if auto_ack else partial(broker.release_nowait, delivery)
+    try:
+        return render.delivered(delivery, undo)
+    except BaseException:
+        broker.release_nowait(delivery)
+        raise
+
+
+def _worker(asked: Asked) -> str | None:
+    """Who works on the messages, as the client calls itself (Z13)."""
+    for where, worker in (("Queen-Worker", asked.header(b"queen-worker")), ("workerId", asked.query.get("workerId"))):
+        if worker is not None:
+            return check_name(worker, where)
+    return None
+
+
+async def ack(broker: Broker, asked: Asked) -> Answer:
+    """`POST /api/v1/ack` (A1 to A4)."""
+    wanted = parse.acknowledgement(asked.body)
+    settlement = await broker.ack(
+        wanted.transaction_id,
+        wanted.status,
+        error=wanted.error,
+        lease_id=wanted.lease_id,
+        group=wanted.consumer_group,
+        caller=asked.caller,
+    )
+    return render.settled(wanted.transaction_id, settlement)
+
+
+async def ack_batch(broker: Broker, asked: Asked) -> Answer:
+    """`POST /api/v1/ack/batch`: one commit, an outcome for each entry (A5)."""
+    entries = parse.acknowledgements(asked.body)
+    return render.batch_settled(entries, await broker.ack_many(entries, caller=asked.caller))
+
+
+async def extend(broker: Broker, asked: Asked) -> Answer:
+    """`POST /api/v1/lease/:leaseId/extend` (L6)."""
+    lease_id = asked.name("leaseId")
+    expires_at = await broker.extend(lease_id, parse.extension(asked.body), caller=asked.caller)
+    return render.extended(lease_id, expires_at)

@@ -1,0 +1,279 @@
+"""Requests to the broker's arguments. Every 400 about body or query is born here, naming its place (N1, O1, Z7)."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from queen import rawjson
+from queen.commands import AckStatus
+from queen.errors import Invalid
+from queen.messages import Acknowledgement, NewMessage
+from queen.names import DEFAULT_PARTITION, name_fault, parse_instant
+from queen.web.wire import AckBatchBody, AckBody, ConfigureBody, ExtendBody, PushBody, PushItem
+
+MAX_BATCH: Final = 1000
+MAX_TIMEOUT_MS: Final = 60_000
+DEFAULT_TIMEOUT_MS: Final = 30_000
+MAX_SPAN_S: Final = 2**31 - 1
+ACK_STATUSES: Final[tuple[AckStatus, ...]] = ("completed", "failed", "retry", "dead_letter")
+
+_INTEGER = re.compile(r"-?[0-9]{1,40}")
+_PATH = re.compile(r"^(?P<reason>.*?) - at `(?P<path>.*)`$", re.DOTALL)
+_MISSING = re.compile(r"^Object missing required field `(?P<field>.*)`$")
+_EXPECTED = re.compile(r"^Expected `(?P<wanted>[^`]*)`, got `(?P<got>[^`]*)`$")
+_NOUNS: Final = {"str": "a string", "int": "an integer", "float": "a number", "bool": "true or false",
+                 "object": "an object", "array": "an array", "null": "null"}  # fmt: skip
+# Finding the guilty item again costs a slow parse; bodies above this are refused without it.
+_SEARCHED = 256 * 1024
+
+Body = TypeVar("Body")
+
+push_decoder: Final = msgspec.json.Decoder(PushBody)
+ack_decoder: Final = msgspec.json.Decoder(AckBody)
+ack_batch_decoder: Final = msgspec.json.Decoder(AckBatchBody)
+configure_decoder: Final = msgspec.json.Decoder(ConfigureBody)
+extend_decoder: Final = msgspec.json.Decoder(ExtendBody)
+
+
+def body(decoder: msgspec.json.Decoder[Body], text: bytes) -> Body:
+    """The body as `decoder`'s type. Raises `Invalid`, its `where` spelled as the sender spells it."""
+    if not text:
+        raise Invalid("body", "must be a JSON object, is empty")
+    rawjson.check_utf8(text, "body")
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError as fault:
+        raise _named(str(fault)) from None
+    except msgspec.DecodeError as fault:
+        if rawjson.has_lone_surrogate(text):
+            raise Invalid(_surrogate_place(text), "holds an unpaired surrogate escape") from None
+        raise Invalid("body", _sentence(str(fault))) from None
+    except RecursionError:
+        raise Invalid(_deep_place(text), f"nests deeper than {rawjson.MAX_NESTING} levels") from None
+
+
+def messages(text: bytes) -> list[NewMessage]:
+    """The messages of a push (P1, P2, P5, P7)."""
+    items = body(push_decoder, text).items
+    if not 1 <= len(items) <= MAX_BATCH:
+        raise Invalid("items", f"must hold 1 to {MAX_BATCH} messages, holds {len(items)}")
+    escapes = rawjson.has_lone_surrogate(text)
+    known: set[str] = set()
+    return [_message(item, index, known, escapes) for index, item in enumerate(items)]
+
+
+def _message(item: PushItem, index: int, known: set[str], escapes: bool) -> NewMessage:
+    payload = item.payload
+    raw = bytes(payload)
+    if escapes:
+        rawjson.check_escapes(raw, f"items[{index}].payload")
+    if raw.count(b"[") + raw.count(b"{") > rawjson.MAX_NESTING:
+        rawjson.check_nesting(raw, f"items[{index}].payload")
+    partition = DEFAULT_PARTITION if item.partition is None else item.partition
+    for field, name in (
+        ("queue", item.queue),
+        ("partition", partition),
+        ("transactionId", item.transaction_id),
+        ("traceId", item.trace_id),
+        ("namespace", item.namespace),
+        ("task", item.task),
+    ):
+        # Most items of a request go to the same few places: a name is looked at once.
+        if name is not None and name not in known:
+            fault = name_fault(name)
+            if fault is not None:
+                raise Invalid(f"items[{index}].{field}", fault)
+            known.add(name)
+    delay = item.delay_seconds
+    if delay is not None and not 0 <= delay <= MAX_SPAN_S:
+        raise Invalid(f"items[{index}].delaySeconds", f"must be from 0 to {MAX_SPAN_S}")
+    return NewMessage(
+        queue=item.queue,
+        payload=payload,
+        partition=partition,
+        transaction_id=item.transaction_id,
+        trace_id=item.trace_id,
+        delay_seconds=delay,
+        namespace=item.namespace,
+        task=item.task,
+    )
+
+
+def acknowledgement(text: bytes) -> Acknowledgement:
+    """A single acknowledgement (A1)."""
+    return _acknowledgement(body(ack_decoder, text), "")
+
+
+def acknowledgements(text: bytes) -> list[Acknowledgement]:
+    """A batch of acknowledgements (A5)."""
+    entries = body(ack_batch_decoder, text).acknowledgments
+    if not 1 <= len(entries) <= MAX_BATCH:
+        raise Invalid("acknowledgments", f"must hold 1 to {MAX_BATCH} entries, holds {len(entries)}")
+    return [_acknowledgement(entry, f"acknowledgments[{index}].") for index, entry in enumerate(entries)]
+
+
+def _acknowledgement(entry: AckBody, at: str) -> Acknowledgement:
+    status = next((known for known in ACK_STATUSES if known == entry.status), None)
+    if status is None:
+        raise Invalid(f"{at}status", f"must be one of {', '.join(ACK_STATUSES)}")
+    for field, name in (("transactionId", entry.transaction_id), ("consumerGroup", entry.consumer_group)):
+        if name is not None and (fault := name_fault(name)) is not None:
+            raise Invalid(f"{at}{field}", fault)
+    if entry.lease_id == "":
+        raise Invalid(f"{at}leaseId", "must not be empty")
+    return Acknowledgement(
+        transaction_id=entry.transaction_id,
+        status=status,
+        error=entry.error,
+        lease_id=entry.lease_id,
+        consumer_group=entry.consumer_group,
+    )
+
+
+def configuration(text: bytes) -> ConfigureBody:
+    """What `configure` is asked for (C1, C2, Z14); the options themselves are the broker's to judge."""
+    wanted = body(configure_decoder, text)
+    for field, name in (("queue", wanted.queue), ("namespace", wanted.namespace), ("task", wanted.task)):
+        if isinstance(name, str) and (fault := name_fault(name)) is not None:
+            raise Invalid(field, fault)
+    return wanted
+
+
+def extension(text: bytes) -> int | None:
+    """The seconds of an extension, None where the body leaves it to the queue's leaseTime (L6)."""
+    if not text:
+        return None
+    seconds = body(extend_decoder, text).seconds
+    if seconds is not None and not 1 <= seconds <= MAX_SPAN_S:
+        raise Invalid("seconds", f"must be from 1 to {MAX_SPAN_S}")
+    return seconds
+
+
+def integer(query: Mapping[str, str], name: str, default: int) -> int:
+    """A whole number of any size. Raises `Invalid`."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if _INTEGER.fullmatch(text) is None:
+        raise Invalid(name, "must be an integer")
+    return int(text)
+
+
+def count(query: Mapping[str, str], name: str, default: int = 1, high: int = MAX_BATCH) -> int:
+    """A number from 1 to `high` (Z7)."""
+    value = integer(query, name, default)
+    if not 1 <= value <= high:
+        raise Invalid(name, f"must be from 1 to {high}")
+    return value
+
+
+def boolean(query: Mapping[str, str], name: str) -> bool:
+    """true, false, 1 or 0 (O1)."""
+    text = query.get(name, "false")
+    if text in ("true", "1"):
+        return True
+    if text in ("false", "0"):
+        return False
+    raise Invalid(name, "must be true, false, 1 or 0")
+
+
+def name(query: Mapping[str, str], which: str) -> str | None:
+    """A name (N1), or None where the parameter is absent."""
+    text = query.get(which)
+    if text is not None and (fault := name_fault(text)) is not None:
+        raise Invalid(which, fault)
+    return text
+
+
+def timeout(query: Mapping[str, str]) -> float:
+    """Seconds to wait; given in ms and clamped to 0..60000 (O1)."""
+    return max(0, min(MAX_TIMEOUT_MS, integer(query, "timeout", DEFAULT_TIMEOUT_MS))) / 1000
+
+
+def subscription(query: Mapping[str, str]) -> dict[str, str]:
+    """Where a consumer group that is new to the queue begins (G2), as `pop`'s arguments."""
+    wanted = {}
+    mode = query.get("subscriptionMode")
+    if mode is not None:
+        if mode not in ("new", "all"):
+            raise Invalid("subscriptionMode", "must be new or all")
+        wanted["subscription_mode"] = mode
+    start = query.get("subscriptionFrom")
+    if start is not None:
+        if start != "now":
+            try:
+                parse_instant(start)
+            except (ValueError, OverflowError):
+                raise Invalid("subscriptionFrom", "must be now or an ISO 8601 time") from None
+        wanted["subscription_from"] = start
+    return wanted
+
+
+def _named(fault: str) -> Invalid:
+    match = _PATH.match(fault)
+    reason, path = (match["reason"], match["path"]) if match else (fault, "$")
+    where = path.removeprefix("$").removeprefix(".").replace("[...]", "")
+    missing = _MISSING.match(reason)
+    if missing:
+        return Invalid(f"{where}.{missing['field']}" if where else missing["field"], "is required")
+    return Invalid(where or "body", _sentence(reason))
+
+
+def _sentence(fault: str) -> str:
+    match = _EXPECTED.match(fault)
+    if match:
+        wanted = match["wanted"].removesuffix(" | null")
+        return f"must be {_NOUNS.get(wanted, wanted)}, is {_NOUNS.get(match['got'], match['got'])}"
+    return fault[0].lower() + fault[1:] if fault.startswith(("Object", "Expected", "Input", "Invalid")) else fault
+
+
+def _surrogate_place(text: bytes) -> str:
+    """Name the field with the unpaired surrogate; only ever called for a request that is refused anyway."""
+    for where, value in _fields(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            return where
+    return "body"
+
+
+def _deep_place(text: bytes) -> str:
+    """Name the field that nests too deep; it stops there, so this is quick for what is deep from the start."""
+    keys = {1: "body", 3: ""}
+    index = depth = 0
+    for token in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', text[:_SEARCHED], re.DOTALL):
+        sign = token[0]
+        if sign in b"[{":
+            depth += 1
+            if depth > rawjson.MAX_NESTING:
+                break
+        elif sign in b"]}":
+            depth -= 1
+        elif sign == b"," and depth == 2:
+            index += 1
+        elif depth in keys:
+            keys[depth] = sign[1:-1].decode()
+    if keys[1] in ("items", "acknowledgments"):
+        return f"{keys[1]}[{index}].{keys[3]}"
+    return keys[1]
+
+
+def _fields(text: bytes) -> list[tuple[str, Any]]:
+    if len(text) > _SEARCHED:
+        return []
+    try:
+        whole = json.loads(text)  # lets unpaired surrogates pass, which is what is wanted here
+    except (ValueError, RecursionError):
+        return []
+    found: list[tuple[str, Any]] = []
+    for key, value in whole.items() if isinstance(whole, dict) else ():
+        if key in ("items", "acknowledgments") and isinstance(value, list):
+            for index, item in enumerate(value):
+                fields = item.items() if isinstance(item, dict) else ()
+                found += [(f"{key}[{index}].{field}", inner) for field, inner in fields]
+        else:
+            found.append((key, value))
+    return found

@@ -1,0 +1,132 @@
+"""Errors of every origin are JSON, and CORS headers stand on every answer (W3, W4)."""
+
+import pytest
+import structlog
+import trio
+
+from tests.contract.client import Client, Reply
+from tests.contract.conftest import Server
+
+CORS = {
+    "access-control-allow-origin": "*",
+    "access-control-allow-methods": "GET, POST, PUT, DELETE, OPTIONS",
+    "access-control-allow-headers": "Content-Type, Authorization",
+    "access-control-max-age": "86400",
+}
+
+
+def has_cors(reply: Reply) -> bool:
+    return CORS.items() <= reply.headers.items()
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "status"),
+    [
+        ("GET", "/health", None, 200),
+        ("GET", "/api/v1/pop/queue/q", None, 204),
+        ("POST", "/api/v1/push", b'{"items":[{"queue":"q"}]}', 201),
+        ("POST", "/api/v1/push", b"{", 400),
+        ("GET", "/", None, 404),
+        ("GET", "/api", None, 404),
+        ("GET", "/api/v1/nothing", None, 404),
+        ("GET", "/api/v1/push/", None, 404),
+        ("POST", "/api/v1/push/x", b"{}", 404),
+        ("GET", "//nothing", None, 404),
+        ("GET", "/api//v1/pop?task=t", None, 404),
+        ("GET", "/api/v1/pop/queue/", None, 404),
+        ("GET", "/api/v1/pop/queue//partition/p", None, 404),
+        ("GET", "/api/v1/pop/queue/a/b", None, 404),
+        ("GET", "/%ff", None, 404),
+        ("GET", "/static/x", None, 404),
+        ("GET", "/api/v1/push", None, 405),
+        ("PUT", "/api/v1/push", b"{}", 405),
+        ("DELETE", "/api/v1/ack", None, 405),
+        ("POST", "/api/v1/pop/queue/q", b"{}", 405),
+        ("POST", "/health", b"", 405),
+        ("BREW", "/api/v1/pop", None, 405),
+        ("BREW", "/nothing", None, 404),
+        ("OPTIONS", "/api/v1/push", None, 204),
+        ("OPTIONS", "/nothing", None, 204),
+        ("OPTIONS", "*", None, 204),
+    ],
+)
+async def test_every_answer_is_json_and_open_to_browsers(
+    client: Client, method: str, target: str, body: bytes | None, status: int
+) -> None:
+    reply = await client.request(method, target, body)
+    assert reply.status == status, reply
+    assert has_cors(reply)
+    if status >= 400:
+        assert reply.headers["content-type"] == "application/json"
+        assert reply.error
+    if status == 405:
+        assert "OPTIONS" in reply.headers["allow"].split(", ")
+        assert method not in reply.headers["allow"].split(", ")
+    assert (await client.request("GET", "/health")).status == 200
+
+
+async def test_a_preflight_is_answered(client: Client) -> None:
+    """W3."""
+    headers = {"Origin": "http://x", "Access-Control-Request-Method": "POST"}
+    reply = await client.request("OPTIONS", "/api/v1/push", None, headers)
+    assert (reply.status, reply.body, has_cors(reply)) == (204, b"", True)
+
+
+async def test_head_takes_no_messages(client: Client) -> None:
+    """A HEAD that popped would lose what it took."""
+    await client.push("q", 1)
+    for target in ("/api/v1/pop/queue/q", "/api/v1/pop/queue/q/partition/Default", "/api/v1/pop?task=t"):
+        reply = await client.request("HEAD", target)
+        assert (reply.status, reply.body) == (405, b"")
+        assert reply.headers["allow"] == "GET, OPTIONS"
+    assert len(await client.pop("q")) == 1
+    assert (await client.request("HEAD", "/health")).status == 200
+
+
+async def test_an_absolute_target_is_read_as_its_path(client: Client) -> None:
+    reply = await client.request("GET", "http://queen.test/api/v1/pop/queue/q?batch=x")
+    assert reply.error.startswith("batch: ")
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"POST /api/v1/push HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+        b"POST /api/v1/push HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /api/v1/push HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+    ],
+)
+async def test_what_is_no_http_is_told_so(client: Client, request_bytes: bytes) -> None:
+    await client.stream.send_all(request_bytes)
+    reply = await client.reply()
+    assert reply.status == 400
+    assert has_cors(reply)
+    assert reply.error
+    assert reply.headers["connection"] == "close"
+    assert await client.at_end()
+
+
+async def test_an_accident_tells_nothing_of_the_inside(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W4: 500, its cause in the log and nowhere else."""
+
+    async def broken(*_: object, **__: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise ZeroDivisionError("the inside")
+
+    monkeypatch.setattr(server.broker, "push_many", broken)
+    with structlog.testing.capture_logs() as logs:
+        reply = await client.request("POST", "/api/v1/push", {"items": [{"queue": "q", "payload": "secret"}]})
+    assert reply.status == 500
+    assert has_cors(reply)
+    assert "inside" not in reply.error
+    (entry,) = logs
+    assert (entry["log_level"], entry["exc_info"]) == ("error", True)
+    assert "secret" not in repr(entry)
+    monkeypatch.undo()
+    assert (await client.request("POST", "/api/v1/push", {"items": [{"queue": "q"}]})).status == 201
