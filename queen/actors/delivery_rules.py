@@ -65,7 +65,6 @@ def pop(state: Partition, command: Pop, now: int, options: QueueOptions, history
     taken = _take_waiting(view, command.batch, now, options)
     aside: list[tuple[int, int, int]] = []
     if not (options.ordering == STRICT and len(taken) < len(view.waiting)):
-        # T1: what is past its ttl is not here any more, a tick has given it up.
         fresh_ones, aside = _take_fresh(state, view, command.batch - len(taken), now, options, history)
         taken += fresh_ones
     if not taken:
@@ -113,14 +112,24 @@ def release(state: Partition, command: Release, now: int, options: QueueOptions,
     return Decision((MessagesReturned(group, "released", positions, counts, now),))
 
 
+def _given_up_by(now: int, options: QueueOptions) -> int:
+    """T1: messages pushed by then are past their ttl. Of a mass of them some may still wait for their tick."""
+    return now - options.ttl * SECOND if options.ttl else -1
+
+
 def _take_waiting(view: GroupView, batch: int, now: int, options: QueueOptions) -> list[Taken]:
+    given_up = _given_up_by(now, options)
     if options.ordering == RELAXED:
-        ready = [position for available_at, position in view.waiting if available_at <= now]
+        ready = [
+            position
+            for available_at, position in view.waiting
+            if available_at <= now and view.open[position].pushed_at > given_up
+        ]
         chosen = nsmallest(batch, ready) if len(ready) > batch else sorted(ready)
     else:
         chosen = []
         for position in sorted(position for _, position in view.waiting)[:batch]:
-            if view.open[position].available_at > now:
+            if view.open[position].available_at > now or view.open[position].pushed_at <= given_up:
                 break
             chosen.append(position)
     return [Taken(position, view.open[position].pushed_at, view.open[position].retry_count) for position in chosen]
@@ -133,9 +142,10 @@ def _take_fresh(
     taken: list[Taken] = []
     aside: list[tuple[int, int, int]] = []
     passed = 0
+    given_up = _given_up_by(now, options)
     spare = LOOK_AHEAD - len(view.waiting) if options.ordering == RELAXED else 0
     for start, stop, run in sections(state, view, history):
-        if len(taken) >= batch:
+        if len(taken) >= batch or run.pushed_at <= given_up:
             break
         if not run.delays_s and ready_at(run, start, options) <= now:
             stop = min(stop, start + batch - len(taken))

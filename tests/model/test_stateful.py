@@ -323,6 +323,7 @@ class Comparison(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         assert self.real.replayed() == self.real.state
+        assert self.real.thawed() == self.real.state
         super().teardown()
 
 

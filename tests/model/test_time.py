@@ -3,9 +3,11 @@
 import pytest
 
 from queen.actors.time_rules import TICK_LIMIT
-from queen.commands import Clear, Retry, Seek
+from queen.commands import Clear, Pop, Release, Retry, Seek
 from queen.events import MessagesDeleted, MessagesSettled
+from queen.names import SECOND
 from queen.options import QueueOptions
+from queen.replies import Nothing
 from tests.model.world import PartitionHarness
 
 KEEP_10 = QueueOptions(retention_enabled=True, retention_seconds=10)
@@ -44,6 +46,21 @@ def test_t1_a_delayed_message_has_a_ttl_too() -> None:
     world.push(count=1)
     world.wait(10)
     assert world.status(1) == ("failed", 0)
+
+
+@pytest.mark.parametrize("ordering", ["strict", "relaxed"])
+@pytest.mark.parametrize("returned", [False, True])
+def test_t1_a_pop_that_comes_before_the_tick_gets_nothing_past_its_ttl(ordering: str, returned: bool) -> None:
+    """The shell bounds its ticks before a command, so that of a mass of late messages some may be there still."""
+    world = PartitionHarness(QueueOptions(ttl=10, ordering=ordering))
+    world.push(count=2)
+    if returned:
+        world.pop(2)
+        world.do(Release(world.lease))
+    world.now += 10 * SECOND
+    decision = world.decide(Pop(0, 2, b"lease"))
+    assert decision.events == ()
+    assert isinstance(decision.reply, Nothing)
 
 
 def test_t1_each_group_gives_up_for_itself() -> None:

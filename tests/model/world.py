@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any, NamedTuple
 
+import cbor2
 import msgspec
 
 from queen.actors.availability import Offer, next_deadline, offer
+from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.partition_rules import decide
 from queen.actors.partition_state import GroupView, Partition, evolve
+from queen.actors.snapshots import partition_row, read_partition
 from queen.commands import Ack, AckEntry, AckStatus, Join, PartitionCommand, Pop, Push, PushItem, Tick
 from queen.events import (
     Event,
@@ -135,7 +138,7 @@ class PartitionHarness:
     def events(self, command: PartitionCommand) -> tuple[Event, ...]:
         """The events of one command, without those of the ticks before it. Raises the refusal."""
         self.tick()
-        decision = self._decide(command)
+        decision = self.decide(command)
         self.reply = decision.reply
         self._commit(decision.events)
         self.check()
@@ -145,7 +148,7 @@ class PartitionHarness:
         """Tick until no deadline is left in the past; returns what that led to."""
         happened: list[Event] = []
         while (deadline := self.next_deadline()) is not None and deadline <= self.now:
-            decision = self._decide(Tick())
+            decision = self.decide(Tick())
             assert decision.events, "a deadline has passed and a tick does nothing: the shell would spin"
             self._commit(decision.events)
             happened += decision.events
@@ -231,9 +234,16 @@ class PartitionHarness:
                 evolve(state, event, record.at, record.shift)
         return state
 
+    def thawed(self) -> Partition:
+        """The state after a snapshot of it was written and read."""
+        queue = Queue(1, bytes(16), "q", None, None, self.options, START)
+        row = partition_row(Slot(1, queue, bytes(16), "Default", START), self.state, len(self.records), set())
+        return read_partition(1, cbor2.loads(cbor2.dumps(row)))[-1]
+
     # -- what holds for every command -------------------------------------------------------------------------
 
-    def _decide(self, command: PartitionCommand) -> Any:
+    def decide(self, command: PartitionCommand) -> Any:
+        """The decision alone, with no tick before it; nothing comes of it."""
         before = deepcopy(self.state)
         try:
             return decide(self.state, command, self.now, self.options, self.history)
