@@ -47,6 +47,10 @@ class Projections:
         self._tails.append(Tail())
         return frozen
 
+    def frozen(self) -> list[Tail]:
+        """The tails that no longer grow and are not written yet, oldest first."""
+        return self._tails[:-1]
+
     def written(self, tail: Tail) -> None:
         """Forget a frozen tail whose rows are durable."""
         self._tails.remove(tail)
