@@ -139,8 +139,6 @@ class PartitionActor:
         """Change the state."""
         for event in decision.events:
             evolve(self.state, event, now, self._shown(event, now, shift))
-            if self.unrecorded and isinstance(event, MessagesPushed):
-                self._pass_by()
 
     def record(self, decision: Decision, caller: Caller, now: int, shift: int) -> int:
         """Hand the events to the writer, those of a group behind the event that it has joined. Returns the shift that
@@ -153,6 +151,9 @@ class PartitionActor:
                 shift = self.state.latest_shown - now
         self.recorded_seq = self._core.record(self.slot.number, events, caller, now, shift, decision.payloads)
         self._house.changed(self)
+        for group in list(self.unrecorded):
+            if _group(self.slot, group).from_at > self.state.latest_shown:
+                self.meet(group)  # G2: it begins at an instant still to come, and passes by what is pushed before
         return shift
 
     def announce(self) -> None:
@@ -195,12 +196,6 @@ class PartitionActor:
         first = first_position(self.state, self.history, found)
         evolve(self.state, GroupJoined(group, first), 0)
         self.unrecorded[group] = first
-
-    def _pass_by(self) -> None:
-        """G2: a group that begins at an instant still to come doesn't get what is pushed before it."""
-        for group in list(self.unrecorded):
-            if _group(self.slot, group).from_at > self.state.latest_shown:
-                self.meet(group)
 
     def crashed(self, error: BaseException) -> None:
         """Note that the state can't be trusted any more."""
