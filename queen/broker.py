@@ -14,7 +14,7 @@ from queen.checks import acknowledgement_of, check_ack, check_pop, check_scope, 
 from queen.clock import Clock, Ids
 from queen.commands import AckStatus
 from queen.consumer import Consumer
-from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown
+from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown, Unavailable
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
 from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant
 from queen.options import QueueOptions
@@ -305,10 +305,11 @@ class Broker:
         return self._closed
 
     def _running(self) -> Engine:
-        engine = self._engine
-        if engine is None or self._closed:
-            raise self._failure or ShuttingDown("the server is starting or shutting down")
-        return engine
+        if self._closed:
+            raise ShuttingDown("the server is shutting down")
+        if self._engine is None:
+            raise self._failure or Unavailable("the server is starting")
+        return self._engine
 
 
 def _instant_of(subscription_from: int | str | None) -> int:
