@@ -83,16 +83,20 @@ class PartitionActor:
         """Carry out work until cancelled."""
         self.announce(force=True)
         while True:
-            work = await self._receive.receive()
-            try:
-                await self._take(work)
-            except Fatal:
-                raise
-            except Exception as error:  # the supervisor of this one partition
-                self.crashed(error)
-                work.fail(Unavailable("the partition's actor failed; it is being rebuilt"))
+            await self._next()
             if self.broken:
                 await self._rebuild()
+
+    async def _next(self) -> None:
+        # A function of its own, so that a partition that waits holds no work, which holds payloads.
+        work = await self._receive.receive()
+        try:
+            await self._take(work)
+        except Fatal:
+            raise
+        except Exception as error:  # the supervisor of this one partition
+            self.crashed(error)
+            work.fail(Unavailable("the partition's actor failed; it is being rebuilt"))
 
     async def _take(self, work: Work) -> None:
         if self.quarantined and not work.abandoned:
