@@ -1,1 +1,59 @@
 """Queen: a durable message queue, as a server and as a library for trio applications."""
+
+from queen.broker import Broker, Health, QueueConfiguration
+from queen.consumer import Consumer, LeasedMessage
+from queen.errors import (
+    Busy,
+    ChainBroken,
+    Conflict,
+    Corrupt,
+    FolderLocked,
+    FormatUnknown,
+    Invalid,
+    NotFound,
+    Quarantined,
+    QueenError,
+    QueueFull,
+    ShuttingDown,
+    StoreFailed,
+    StoreFull,
+    TooLarge,
+    Unavailable,
+)
+from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
+from queen.opening import open_broker
+from queen.options import QueueOptions
+from queen.replies import Receipt, Settlement
+
+__all__ = [
+    "Acknowledgement",
+    "Broker",
+    "Busy",
+    "Caller",
+    "ChainBroken",
+    "Conflict",
+    "Consumer",
+    "Corrupt",
+    "Delivery",
+    "FolderLocked",
+    "FormatUnknown",
+    "Health",
+    "Invalid",
+    "LeasedMessage",
+    "Message",
+    "NewMessage",
+    "NotFound",
+    "Quarantined",
+    "QueenError",
+    "QueueConfiguration",
+    "QueueFull",
+    "QueueOptions",
+    "Receipt",
+    "Settlement",
+    "ShuttingDown",
+    "StoreFailed",
+    "StoreFull",
+    "TooLarge",
+    "Unavailable",
+    "open_broker",
+]

@@ -9,8 +9,8 @@ import click
 import structlog
 import trio
 
-from queen.broker import open_broker
 from queen.errors import QueenError
+from queen.opening import open_broker
 from queen.settings import SETTINGS, Setting, Settings
 from queen.web.serve import serve as serve_http
 

@@ -18,18 +18,19 @@ class Run(NamedTuple):
     """Messages side by side in a partition that were pushed together: `first`, `first + 1`, ..."""
 
     first: int
-    count: int
+    length: int
     pushed_at: int
 
 
 Outcome = Literal["completed", "failed", "dead_letter"]
 Because = Literal["failed", "expired", "released", "retried"]
+"""An attempt failed; its lease ended; the server took it back undelivered; the consumer gave it back."""
 
 
 # -- the catalogue: queues and their consumer groups ------------------------------------------------------
 
 
-class QueueCreated(Event, tag=1):
+class QueueCreated(Event, frozen=True, tag=1):
     """A queue exists from now on. `options` holds those that differ from the defaults."""
 
     queue: int
@@ -40,7 +41,7 @@ class QueueCreated(Event, tag=1):
     options: dict[str, Any]
 
 
-class QueueConfigured(Event, tag=2):
+class QueueConfigured(Event, frozen=True, tag=2):
     """The queue's namespace, task and options are these from now on (all of them, not the difference)."""
 
     queue: int
@@ -49,13 +50,13 @@ class QueueConfigured(Event, tag=2):
     options: dict[str, Any]
 
 
-class QueueDeleted(Event, tag=3):
+class QueueDeleted(Event, frozen=True, tag=3):
     """The queue, its partitions and its messages are gone; a new one of the same name is another queue."""
 
     queue: int
 
 
-class GroupStarted(Event, tag=4):
+class GroupStarted(Event, frozen=True, tag=4):
     """A consumer group met the queue (G2). It gets what was pushed after journal position `after_seq` and
     not before `from_at`; both 0 mean everything that is kept."""
 
@@ -66,14 +67,14 @@ class GroupStarted(Event, tag=4):
     from_at: int
 
 
-class GroupDeleted(Event, tag=5):
+class GroupDeleted(Event, frozen=True, tag=5):
     """The group is forgotten; its name starts anew at its next contact."""
 
     queue: int
     group: int
 
 
-class ClockShifted(Event, tag=6):
+class ClockShifted(Event, frozen=True, tag=6):
     """The wall clock jumped while the server was up: from now on it reads the server's time plus `shift` µs (T6)."""
 
     shift: int
@@ -82,7 +83,7 @@ class ClockShifted(Event, tag=6):
 # -- one partition ----------------------------------------------------------------------------------------
 
 
-class PartitionCreated(Event, tag=32):
+class PartitionCreated(Event, frozen=True, tag=32):
     """The partition exists from now on, with the default group at its start."""
 
     queue: int
@@ -90,7 +91,7 @@ class PartitionCreated(Event, tag=32):
     name: str
 
 
-class MessagesPushed(Event, tag=33):
+class MessagesPushed(Event, frozen=True, tag=33):
     """Messages stand at positions `first`, `first + 1`, ... Their payloads follow the facts of the record.
 
     Message k has the id `base + 2k` and, where `transaction_ids` is empty or holds None for it, the
@@ -109,14 +110,14 @@ class MessagesPushed(Event, tag=33):
     key: str | None = None
 
 
-class GroupJoined(Event, tag=34):
+class GroupJoined(Event, frozen=True, tag=34):
     """The group met this partition; the first message it gets is the one at `cursor` (or the next after it)."""
 
     group: int
     cursor: int
 
 
-class MessagesLeased(Event, tag=35):
+class MessagesLeased(Event, frozen=True, tag=35):
     """The messages are with a consumer until `expires_at`."""
 
     group: int
@@ -126,7 +127,7 @@ class MessagesLeased(Event, tag=35):
     worker: str | None = None
 
 
-class LeaseExtended(Event, tag=36):
+class LeaseExtended(Event, frozen=True, tag=36):
     """The lease ends at `expires_at` instead."""
 
     group: int
@@ -134,7 +135,7 @@ class LeaseExtended(Event, tag=36):
     expires_at: int
 
 
-class MessagesSettled(Event, tag=37):
+class MessagesSettled(Event, frozen=True, tag=37):
     """The messages are done with, for this group.
 
     `asked` is the acknowledgement's status that led here, None where time did (a lease or a ttl ended).
@@ -153,7 +154,7 @@ class MessagesSettled(Event, tag=37):
     retry_counts: dict[int, int] = {}
 
 
-class MessagesReturned(Event, tag=38):
+class MessagesReturned(Event, frozen=True, tag=38):
     """The messages are available again at their old places, from `available_at` on, with these retry counts.
 
     `failed_at` and `error` are None where the return says nothing about the messages themselves.
@@ -168,7 +169,7 @@ class MessagesReturned(Event, tag=38):
     failed_at: int | None = None
 
 
-class MessagesSetAside(Event, tag=39):
+class MessagesSetAside(Event, frozen=True, tag=39):
     """Delayed messages that a delivery in relaxed order went past; each is available at its own time."""
 
     group: int
@@ -176,7 +177,7 @@ class MessagesSetAside(Event, tag=39):
     available_at: tuple[int, ...]
 
 
-class MessagesRevived(Event, tag=40):
+class MessagesRevived(Event, frozen=True, tag=40):
     """Failed or dead-lettered messages are pending again at their old places, with no retries counted (R3).
 
     `failed` and `dead_letter` say how many were which."""
@@ -196,7 +197,7 @@ class SettledCount(NamedTuple):
     dead_letter: int
 
 
-class MessagesDeleted(Event, tag=41):
+class MessagesDeleted(Event, frozen=True, tag=41):
     """The messages are gone for every group; `settled` says how many of them had been settled, by group.
 
     `swept_seq`: retention has looked at every settlement up to this journal position."""
@@ -206,7 +207,7 @@ class MessagesDeleted(Event, tag=41):
     swept_seq: int = 0
 
 
-class GroupMoved(Event, tag=42):
+class GroupMoved(Event, frozen=True, tag=42):
     """The group's next message is the one at `cursor` (G3); its leases ended.
 
     The counts are those of the messages before the cursor."""

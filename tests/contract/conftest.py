@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 import trio
 
-from queen.broker import Broker, open_broker
+from queen import Broker, open_broker
 from queen.settings import Settings
 from queen.web.serve import serve
 from tests.contract.client import Client

@@ -1,0 +1,218 @@
+"""Deciding acknowledgements, and the one policy for every failed attempt, whoever notices it. Pure.
+
+A1-A5, R1, R2, L5 and the readings Z2-Z4. Each message of a batch has its own outcome; a refusal is a value.
+"""
+
+from typing import NamedTuple
+
+from queen.actors.decision import Decision, runs_of
+from queen.actors.partition_state import GroupView, Open, Partition
+from queen.commands import Ack, AckEntry
+from queen.events import Because, Event, MessagesReturned, MessagesSettled, Outcome, Run
+from queen.history import History
+from queen.names import MILLISECOND
+from queen.options import QueueOptions
+from queen.replies import Settlement
+
+_MAX_DELAY_MS = 2**31 - 1
+# What an ack of this status may have led to: the same ack again finds one of these and answers it again (A3).
+_FINAL = {"completed": ("completed",), "failed": ("failed", "dead_letter"), "dead_letter": ("dead_letter",), "retry": ()}
+
+
+class _Ending(NamedTuple):
+    outcome: Outcome
+    asked: str | None
+    error: str | None
+    lease: bytes | None
+    leased_at: int | None
+    worker: str | None
+
+
+class _Return(NamedTuple):
+    because: Because
+    available_at: int
+    error: str | None
+    failed_at: int | None
+
+
+class Outcomes:
+    """Gathers what becomes of single messages into as few events as say it."""
+
+    def __init__(self, group: int, now: int, options: QueueOptions) -> None:
+        self._group = group
+        self._now = now
+        self._options = options
+        self._endings: dict[_Ending, list[tuple[int, Open]]] = {}
+        self._returns: dict[_Return, list[tuple[int, int]]] = {}
+
+    def end(self, position: int, message: Open, outcome: Outcome, asked: str | None, error: str | None) -> None:
+        """The message is settled."""
+        lease = message.lease
+        ending = _Ending(
+            outcome,
+            asked,
+            error,
+            message.last_lease,
+            lease.leased_at if lease else None,
+            lease.worker if lease else None,
+        )
+        self._endings.setdefault(ending, []).append((position, message))
+
+    def give_back(self, position: int, message: Open, error: str | None) -> None:
+        """The message is available again, uncounted."""
+        self._returns.setdefault(_Return("retried", self._now, error, None), []).append(
+            (position, message.retry_count)
+        )
+
+    def fail(self, position: int, message: Open, asked: str | None, error: str | None, delayed: bool) -> str:
+        """An attempt failed: retry (R1) or give up (R2). Returns the status that says which."""
+        options = self._options
+        if message.retry_count >= options.retry_limit:
+            outcome: Outcome = "dead_letter" if options.dlq_after_max_retries else "failed"
+            self.end(position, message, outcome, asked, error)
+            return outcome
+        count = message.retry_count + 1
+        wait = _retry_delay_ms(options, count) if delayed else 0
+        because: Because = "failed" if delayed else "expired"
+        key = _Return(because, self._now + wait * MILLISECOND, error, self._now)
+        self._returns.setdefault(key, []).append((position, count))
+        return "retry_scheduled"
+
+    def events(self) -> tuple[Event, ...]:
+        """Everything gathered."""
+        events: list[Event] = []
+        for ending, messages in self._endings.items():
+            messages.sort(key=lambda entry: entry[0])
+            events.append(
+                MessagesSettled(
+                    self._group,
+                    ending.outcome,
+                    _runs(messages),
+                    asked=ending.asked,
+                    lease=ending.lease,
+                    leased_at=ending.leased_at,
+                    worker=ending.worker,
+                    error=ending.error,
+                    retry_counts={place: message.retry_count for place, message in messages if message.retry_count},
+                )
+            )
+        for key, returned in self._returns.items():
+            returned.sort()
+            events.append(
+                MessagesReturned(
+                    self._group,
+                    key.because,
+                    tuple([position for position, _ in returned]),
+                    tuple([count for _, count in returned]),
+                    key.available_at,
+                    key.error,
+                    key.failed_at,
+                )
+            )
+        return tuple(events)
+
+
+def ack(state: Partition, command: Ack, now: int, options: QueueOptions, history: History) -> Decision:
+    """Each entry in turn; one that repeats an earlier entry is judged by what that one did."""
+    outcomes = Outcomes(command.group, now, options)
+    view = state.groups.get(command.group)
+    done: dict[int, tuple[AckEntry, Settlement]] = {}
+    replies = []
+    for entry in command.entries:
+        if entry.position in done:
+            reply = _repeat(entry, *done[entry.position])
+        else:
+            reply = _ack_one(state, view, entry, now, outcomes, command.group, history)
+            if reply.accepted:
+                done[entry.position] = entry, reply
+        replies.append(reply)
+    return Decision(outcomes.events(), tuple(replies))
+
+
+def _ack_one(
+    state: Partition,
+    view: GroupView | None,
+    entry: AckEntry,
+    now: int,
+    outcomes: Outcomes,
+    group: int,
+    history: History,
+) -> Settlement:
+    position = entry.position
+    if not 1 <= position < state.next_position or position in state.deleted:
+        return Settlement("not_found", error="there is no such message")
+    if view is None:
+        return _conflict("the consumer group has not been given this message")
+    message = view.open.get(position)
+    if message is None:
+        return _ack_closed(view, entry, group, history)
+    if message.lease is None:
+        refusal = _ack_waiting(message, entry, now)
+        if refusal is not None:
+            return refusal
+    elif entry.lease is not None and entry.lease != message.lease.id:
+        return _conflict("the message is leased to somebody else by now")
+    return _settle(entry, message, now, outcomes)
+
+
+def _settle(entry: AckEntry, message: Open, now: int, outcomes: Outcomes) -> Settlement:
+    position, status = entry.position, entry.status
+    if status == "failed":
+        result = outcomes.fail(position, message, status, entry.error, delayed=True)
+        count = message.retry_count + (result == "retry_scheduled")
+        return Settlement(result, count, now)  # type: ignore[arg-type]  # one of the literal's words
+    if status == "retry":
+        outcomes.give_back(position, message, entry.error)
+        return Settlement("retry_scheduled", message.retry_count, now)
+    outcomes.end(position, message, status, status, entry.error)
+    return Settlement(status, message.retry_count, now)
+
+
+def _ack_waiting(message: Open, entry: AckEntry, now: int) -> Settlement | None:
+    """An ack of a message that nobody holds: None where it may still be settled (A4, Z2)."""
+    if message.last_lease is None:
+        return _conflict("the message is pending and has not been leased")
+    if entry.lease is not None and entry.lease != message.last_lease:
+        return _conflict("the lease is not the message's last one")
+    if message.because in ("expired", "released"):
+        return None
+    if entry.status == {"failed": "failed", "retried": "retry"}.get(message.because or ""):
+        return Settlement("retry_scheduled", message.retry_count, message.failed_at or now)
+    return _conflict("the message waits for another attempt")
+
+
+def _ack_closed(view: GroupView, entry: AckEntry, group: int, history: History) -> Settlement:
+    """An ack of a message that is not open: pending, or settled before (A3 goes before A4, Z2)."""
+    if entry.position >= view.cursor:
+        return _conflict("the message is pending and has not been leased")
+    ended = history.settled(group, entry.position)
+    if ended is None:
+        return _conflict("the message was never given to this consumer group")
+    if ended.asked == entry.status and ended.outcome in _FINAL[entry.status]:
+        if entry.lease is None or entry.lease == ended.lease:
+            return Settlement(ended.outcome, ended.retry_count, ended.at)
+        return _conflict("the message was settled under another lease")
+    return _conflict(f"the message is already settled: {ended.outcome}")
+
+
+def _repeat(entry: AckEntry, before: AckEntry, reply: Settlement) -> Settlement:
+    if entry.status == before.status and (entry.lease is None or entry.lease == before.lease or before.lease is None):
+        return reply
+    return _conflict("an earlier entry of the same request says otherwise")
+
+
+def _conflict(reason: str) -> Settlement:
+    return Settlement("conflict", error=reason)
+
+
+def _retry_delay_ms(options: QueueOptions, count: int) -> int:
+    """R1: retryDelay x retryBackoff ^ (count - 1), bounded so that the deadline stays a date."""
+    try:
+        delay = options.retry_delay * options.retry_backoff ** (count - 1)
+    except OverflowError:
+        return _MAX_DELAY_MS
+    return min(int(delay), _MAX_DELAY_MS)
+
+
+def _runs(messages: list[tuple[int, Open]]) -> tuple[Run, ...]:
+    return runs_of((position, message.pushed_at) for position, message in messages)

@@ -1,0 +1,72 @@
+"""A push request taken apart by partition and put together again: P4 within one request, ids, P6. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from queen.actors.catalogue_state import Queue
+from queen.commands import PushItem
+from queen.errors import QueueFull
+from queen.messages import NewMessage
+from queen.names import uuid_text
+from queen.replies import Pushed, Receipt
+
+
+class Plan:
+    """What a push asks of each partition. `places` are (queue, partition) names, in order of first mention."""
+
+    def __init__(self, items: Sequence[tuple[NewMessage, bytes]], base: int) -> None:
+        self._items = items
+        self._base = base
+        self._parts: dict[tuple[str, str], list[PushItem]] = {}
+        # For each item: its part and its index there; a repetition of an earlier item has that one's.
+        self._where: list[tuple[tuple[str, str], int, bool]] = []
+        first: dict[str, int] = {}
+        for index, (item, payload) in enumerate(items):
+            name = item.transaction_id
+            if name is not None and name in first:
+                place, place_index, _ = self._where[first[name]]
+                self._where.append((place, place_index, True))
+                continue
+            if name is not None:
+                first[name] = index
+            place = item.queue, item.partition
+            part = self._parts.setdefault(place, [])
+            self._where.append((place, len(part), False))
+            part.append(PushItem(payload, name, item.trace_id, item.delay_seconds))
+        self.places = list(self._parts)
+
+    def pushes(self) -> Iterator[tuple[int, tuple[PushItem, ...]]]:
+        """For each place, the number that its ids start from and its items."""
+        base = self._base
+        for part in self._parts.values():
+            yield base, tuple(part)
+            base += 2 * len(part)
+
+    def count(self, queue: str) -> int:
+        """How many messages the push would bring to a queue."""
+        return sum(len(part) for (name, _), part in self._parts.items() if name == queue)
+
+    def grouping(self, queue: str) -> tuple[str | None, str | None]:
+        """Namespace and task for a queue that this push creates: the first that its items give (P5)."""
+        given = [item for item, _ in self._items if item.queue == queue]
+        namespace = next((item.namespace for item in given if item.namespace is not None), None)
+        task = next((item.task for item in given if item.task is not None), None)
+        return namespace, task
+
+    def receipts(self, replies: Sequence[Any]) -> list[Receipt]:
+        """The answer, in the order of the request (P3), from the partitions' replies in the order of `places`."""
+        by_place: dict[tuple[str, str], tuple[Pushed, ...]] = dict(zip(self.places, replies, strict=True))
+        receipts = []
+        for (item, _), (place, index, repeated) in zip(self._items, self._where, strict=True):
+            id, position = by_place[place][index]
+            name = item.transaction_id if item.transaction_id is not None else uuid_text(id + 1)
+            known = repeated or position is None
+            receipts.append(Receipt(uuid_text(id), name, "duplicate" if known else "queued"))
+        return receipts
+
+
+def queue_full(queue: Queue, count: int) -> None:
+    """Raise `QueueFull` where `count` more messages are too many (P6)."""
+    limit = queue.options.max_size
+    if limit and queue.depth + count > limit:
+        raise QueueFull(f"queue '{queue.name}' holds {queue.depth} of at most {limit} messages; {count} more don't fit")

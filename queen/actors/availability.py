@@ -1,0 +1,161 @@
+"""What could be delivered, and when: the questions that the rules and the router ask of a partition's state. Pure.
+
+Nothing here is told to anybody by itself; the router's index of partitions is made of `offer`s, its heap of
+deadlines of `next_deadline`s.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from queen.actors.partition_state import GroupView, Partition
+from queen.history import History
+from queen.names import SECOND
+from queen.options import STRICT, QueueOptions
+from queen.replies import Blocked, Nothing
+
+# How far a relaxed partition looks past delayed messages, and how many it sets aside: each costs memory.
+LOOK_AHEAD = 1000
+# A partition that never falls silent is delivered once its oldest message is this many windows old (T3).
+WINDOWS = 10
+
+
+class Fresh(NamedTuple):
+    """A message that was never delivered to the group; `ready_at` is when its delay is over (T2)."""
+
+    position: int
+    pushed_at: int
+    ready_at: int
+    sure: bool
+    """Whether every later message is ready no earlier (so that there is no point in looking further)."""
+
+
+class Offer(NamedTuple):
+    """From `ready_at` on, a pop of the group would get a message; `head_at` is the age that ranks it (O3)."""
+
+    ready_at: int
+    head_at: int
+    because: Blocked | None
+
+
+def fresh(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Iterator[Fresh]:
+    """Messages from the cursor on, in order."""
+    position = state.deleted.skip(view.cursor)
+    if position >= state.next_position:
+        return
+    delay = options.delayed_processing
+    for run in history.runs(position):
+        stop = run.first + run.length
+        for place in range(max(run.first, position), stop):
+            if place in state.deleted:
+                continue
+            own = run.delays_s[place - run.first] if run.delays_s else None
+            wait = delay if own is None else own
+            yield Fresh(place, run.pushed_at, run.pushed_at + wait * SECOND, own is None and not run.delays_s)
+
+
+def head(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Fresh | None:
+    """The first message from the cursor on, or None."""
+    return next(fresh(state, view, options, history), None)
+
+
+def window_end(
+    state: Partition, view: GroupView, options: QueueOptions, history: History
+) -> int:
+    """When the partition's window closes (T3): until then nothing is delivered. 0 without a window."""
+    if not options.window_buffer or not view.pending:
+        return 0
+    window = options.window_buffer * SECOND
+    oldest = min((view.open[position].pushed_at for _, position in view.waiting), default=None)
+    first = head(state, view, options, history)
+    if first is not None and (oldest is None or first.pushed_at < oldest):
+        oldest = first.pushed_at
+    return min(state.latest_at + window, (oldest or 0) + WINDOWS * window)
+
+
+def offer(state: Partition, group: int, options: QueueOptions, history: History) -> Offer | None:
+    """What the partition has for the group, or None where nothing will come of waiting for time alone."""
+    view = state.groups[group]
+    if not view.pending or (options.ordering == STRICT and view.leases):
+        return None
+    found = _strict_offer if options.ordering == STRICT else _relaxed_offer
+    result = found(state, view, options, history)
+    if result is None:
+        return None
+    closes = window_end(state, view, options, history)
+    return Offer(closes, result.head_at, "buffered") if closes > result.ready_at else result
+
+
+def blocked(state: Partition, group: int, options: QueueOptions, history: History) -> Nothing:
+    """Why a pop finds nothing, and until when (L3, Z10)."""
+    view = state.groups[group]
+    if not view.pending:
+        return Nothing()
+    if options.ordering == STRICT and view.leases:
+        return Nothing("leased", min(lease.expires_at for lease in view.leases.values()))
+    found = offer(state, group, options, history)
+    return Nothing() if found is None else Nothing(found.because, found.ready_at)
+
+
+def next_deadline(state: Partition, options: QueueOptions, history: History) -> int | None:
+    """When time next changes something by itself (a lease, a ttl, a retention ends), or None."""
+    deadlines = [lease.expires_at for view in state.groups.values() for lease in view.leases.values()]
+    if options.ttl:
+        ttl = options.ttl * SECOND
+        deadlines += [at + ttl for at in oldest_pending(state, options, history)]
+    if options.retention_enabled:
+        deadlines += retention_deadlines(state, options, history)
+    return min(deadlines, default=None)
+
+
+def oldest_pending(state: Partition, options: QueueOptions, history: History) -> Iterator[int]:
+    """For each group, when its oldest pending messages were pushed: those returned, and the first fresh one."""
+    for view in state.groups.values():
+        if view.waiting:
+            yield min(view.open[position].pushed_at for _, position in view.waiting)
+        first = head(state, view, options, history)
+        if first is not None:
+            yield first.pushed_at
+
+
+def retention_deadlines(state: Partition, options: QueueOptions, history: History) -> list[int]:
+    """When the next message falls to a retention (T4)."""
+    deadlines = []
+    if options.retention_seconds:
+        span = options.retention_seconds * SECOND
+        view = state.groups[0]
+        pushed = [view.open[position].pushed_at for _, position in view.waiting]
+        first = head(state, view, options, history)
+        pushed += [first.pushed_at] if first is not None else []
+        deadlines += [min(pushed) + span] if pushed else []
+    if options.completed_retention_seconds:
+        record = next(history.settlements(state.swept_seq), None)
+        if record is not None:
+            deadlines.append(record.at + options.completed_retention_seconds * SECOND)
+    return deadlines
+
+
+def _strict_offer(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Offer | None:
+    if view.waiting:
+        first = view.open[min(position for _, position in view.waiting)]
+        return Offer(first.available_at, first.pushed_at, _cause(first.because))
+    message = head(state, view, options, history)
+    return None if message is None else Offer(message.ready_at, message.pushed_at, "delayed")
+
+
+def _relaxed_offer(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Offer | None:
+    best: Offer | None = None
+    if view.waiting:
+        available_at, position = view.waiting[0]
+        message = view.open[position]
+        best = Offer(available_at, message.pushed_at, _cause(message.because))
+    for candidate in islice(fresh(state, view, options, history), LOOK_AHEAD):
+        if best is None or candidate.ready_at < best.ready_at:
+            best = Offer(candidate.ready_at, candidate.pushed_at, "delayed")
+        if candidate.sure or candidate.ready_at <= state.latest_at:
+            break
+    return best
+
+
+def _cause(because: str | None) -> Blocked:
+    return "delayed" if because == "delayed" else "retry"

@@ -1,0 +1,74 @@
+"""What all actors of one incarnation share, and the one way in which anything is recorded."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import trio
+
+from queen.actors import catalogue_state
+from queen.actors.catalogue_state import Catalogue
+from queen.clock import Clock, Ids
+from queen.errors import Busy, StoreFull
+from queen.events import AnyEvent
+from queen.messages import Caller
+from queen.store.journal import Journal
+from queen.store.projections import Projections
+from queen.store.records import Records
+from queen.store.writer import Runner, Writer
+
+CATALOGUE = 0
+"""The number under which the catalogue's own records stand."""
+
+
+class Core:
+    """Journal, writer, projections, catalogue, clock and ids; `dirty_queues` have changed since their snapshots;
+    `progress` is set by every record."""
+
+    def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner) -> None:
+        self.journal = journal
+        self.clock = clock
+        self.ids = ids
+        self.catalogue = Catalogue()
+        self.records = Records(journal)
+        self.projections = Projections(journal, self.records, self.catalogue.stored)
+        self.writer = Writer(journal, runner)
+        self.dirty_queues: set[int] = set()
+        self.progress = trio.Event()
+        # Room is looked at once per commit, and at every push while there is none.
+        self._room_seen = -1
+        self._full = False
+
+    def record(
+        self,
+        partition: int,
+        events: Sequence[AnyEvent],
+        caller: Caller,
+        now: int,
+        shift: int,
+        payloads: Sequence[bytes] = (),
+    ) -> int:
+        """Hand the events to the writer and to everything that is derived from records. Returns the number."""
+        seq = self.writer.append(partition, now, shift, caller.who, caller.request, events, payloads)
+        self.projections.add(seq, partition, now, shift, tuple(events))
+        self.progress.set()
+        return seq
+
+    def record_catalogue(self, event: AnyEvent, caller: Caller, partition: int = CATALOGUE) -> int:
+        """Record an event of the catalogue and apply it."""
+        now, shift = self.clock.now(), self.clock.shift()
+        seq = self.record(partition, (event,), caller, now, shift)
+        catalogue_state.evolve(self.catalogue, seq, partition, event, now, shift)
+        queue: Any = getattr(event, "queue", None)
+        if queue is not None:
+            self.dirty_queues.add(queue)
+        return seq
+
+    def check_room(self) -> None:
+        """Raise where nothing that takes room may be written now: 507 for a full disk, else come back later."""
+        if self.writer.crowded:
+            raise Busy("more is waiting for the disk than may wait")
+        if self._room_seen != self.writer.commits or self._full:
+            self._room_seen = self.writer.commits
+            self._full = self.journal.room().free <= 0
+        if self._full:
+            raise StoreFull("the disk or the map is full; acknowledgements and deletions still work")

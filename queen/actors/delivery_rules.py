@@ -1,0 +1,173 @@
+"""Deciding a push, a pop, and what happens to a lease afterwards: extension and release. Pure; changes nothing."""
+
+from heapq import nsmallest
+from itertools import islice
+from typing import TypeVar
+
+from queen.actors.availability import LOOK_AHEAD, blocked, fresh, window_end
+from queen.actors.decision import Decision, runs_of
+from queen.actors.partition_state import GroupView, Lease, Partition
+from queen.commands import Extend, Join, Pop, Push, PushItem, Release
+from queen.errors import NotFound
+from queen.events import (
+    Event,
+    GroupJoined,
+    LeaseExtended,
+    MessagesLeased,
+    MessagesPushed,
+    MessagesReturned,
+    MessagesSetAside,
+    MessagesSettled,
+)
+from queen.history import History
+from queen.names import SECOND, message_id
+from queen.options import RELAXED, STRICT, QueueOptions
+from queen.replies import Grant, Pushed, Taken
+
+T = TypeVar("T")
+
+
+def push(state: Partition, command: Push, now: int, options: QueueOptions, history: History) -> Decision:
+    """Store what is new; a transactionId that a stored message has already is a duplicate (P4)."""
+    replies: list[Pushed] = []
+    new: list[PushItem] = []
+    for item in command.items:
+        place = None if item.transaction_id is None else history.find(item.transaction_id)
+        if place is not None:
+            replies.append(Pushed(place.id, None))
+        else:
+            replies.append(Pushed(message_id(command.base, len(new)), state.next_position + len(new)))
+            new.append(item)
+    if not new:
+        return Decision((), tuple(replies))
+    event = MessagesPushed(
+        first=state.next_position,
+        base=command.base.to_bytes(16),
+        sizes=tuple([len(item.payload) for item in new]),
+        transaction_ids=_column([item.transaction_id for item in new]),
+        trace_ids=_column([item.trace_id for item in new]),
+        delays_s=_column([item.delay_s for item in new]),
+        key=command.key,
+    )
+    return Decision((event,), tuple(replies), tuple([item.payload for item in new]))
+
+
+def pop(state: Partition, command: Pop, now: int, options: QueueOptions, history: History) -> Decision:
+    """Lease the next messages in order (L1, L2), or say what holds them back."""
+    view = state.groups[command.group]
+    held = options.ordering == STRICT and view.leases
+    if held or window_end(state, view, options, history) > now:
+        return Decision((), blocked(state, command.group, options, history))
+    taken = _take_waiting(view, command.batch, now, options)
+    aside: list[tuple[int, int, int]] = []
+    if not (options.ordering == STRICT and len(taken) < len(view.waiting)):
+        fresh_ones, aside = _take_fresh(state, view, command.batch - len(taken), now, options, history)
+        taken += fresh_ones
+    if not taken:
+        return Decision((), blocked(state, command.group, options, history))
+    expires_at = now + options.lease_time * SECOND
+    events: list[Event] = []
+    if aside:
+        events.append(
+            MessagesSetAside(
+                command.group,
+                runs_of((position, pushed_at) for position, pushed_at, _ in aside),
+                tuple(ready_at for _, _, ready_at in aside),
+            )
+        )
+    events.append(_delivered(view, command, now, expires_at, taken))
+    return Decision(tuple(events), Grant(command.lease, now, expires_at, tuple(taken)))
+
+
+def join(state: Partition, command: Join, now: int, options: QueueOptions, history: History) -> Decision:
+    """A group that the partition knows already keeps its place."""
+    if command.group in state.groups:
+        return Decision()
+    return Decision((GroupJoined(command.group, command.cursor),))
+
+
+def extend(state: Partition, command: Extend, now: int, options: QueueOptions, history: History) -> Decision:
+    """L6: to now + seconds, never to an earlier end than the lease has."""
+    group, lease = _lease(state, command.lease)
+    seconds = options.lease_time if command.seconds is None else command.seconds
+    expires_at = max(lease.expires_at, now + seconds * SECOND)
+    if expires_at == lease.expires_at:
+        return Decision((), expires_at)
+    return Decision((LeaseExtended(group, lease.id, expires_at),), expires_at)
+
+
+def release(state: Partition, command: Release, now: int, options: QueueOptions, history: History) -> Decision:
+    """L8: what is left of the lease is available again, uncounted. An ended lease has nothing left."""
+    try:
+        group, lease = _lease(state, command.lease)
+    except NotFound:
+        return Decision()
+    view = state.groups[group]
+    positions = tuple(sorted(lease.positions))
+    counts = tuple(view.open[position].retry_count for position in positions)
+    return Decision((MessagesReturned(group, "released", positions, counts, now),))
+
+
+def _take_waiting(view: GroupView, batch: int, now: int, options: QueueOptions) -> list[Taken]:
+    if options.ordering == RELAXED:
+        ready = [position for available_at, position in view.waiting if available_at <= now]
+        chosen = nsmallest(batch, ready) if len(ready) > batch else sorted(ready)
+    else:
+        chosen = []
+        for position in sorted(position for _, position in view.waiting)[:batch]:
+            if view.open[position].available_at > now:
+                break
+            chosen.append(position)
+    return [Taken(position, view.open[position].pushed_at, view.open[position].retry_count) for position in chosen]
+
+
+def _take_fresh(
+    state: Partition, view: GroupView, batch: int, now: int, options: QueueOptions, history: History
+) -> tuple[list[Taken], list[tuple[int, int, int]]]:
+    """Ready messages from the cursor on, and the delayed ones that relaxed order goes past to reach them."""
+    taken: list[Taken] = []
+    aside: list[tuple[int, int, int]] = []
+    if batch < 1:
+        return taken, aside
+    passed = 0
+    spare = LOOK_AHEAD - len(view.waiting)
+    for message in islice(fresh(state, view, options, history), batch + LOOK_AHEAD):
+        if options.ttl and message.pushed_at + options.ttl * SECOND <= now:
+            break  # T1: the tick that gives it up comes first
+        if message.ready_at > now:
+            if options.ordering == STRICT or message.sure or len(aside) >= spare:
+                break  # Z9
+            aside.append((message.position, message.pushed_at, message.ready_at))
+            continue
+        taken.append(Taken(message.position, message.pushed_at, 0))
+        passed = len(aside)
+        if len(taken) == batch:
+            break
+    return taken, aside[:passed]
+
+
+def _delivered(view: GroupView, command: Pop, now: int, expires_at: int, taken: list[Taken]) -> Event:
+    runs = runs_of((message.position, message.pushed_at) for message in taken)
+    if not command.auto_ack:
+        return MessagesLeased(command.group, command.lease, expires_at, runs, command.worker)
+    return MessagesSettled(
+        command.group,
+        "completed",
+        runs,
+        asked="completed",
+        lease=command.lease,
+        leased_at=now,
+        worker=command.worker,
+        retry_counts={message.position: message.retry_count for message in taken if message.retry_count},
+    )
+
+
+def _lease(state: Partition, lease: bytes) -> tuple[int, Lease]:
+    for group, view in state.groups.items():
+        if lease in view.leases:
+            return group, view.leases[lease]
+    raise NotFound("there is no such lease, or it has ended")
+
+
+def _column(values: list[T]) -> tuple[T, ...]:
+    return tuple(values) if any(value is not None for value in values) else ()

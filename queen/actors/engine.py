@@ -1,0 +1,291 @@
+"""One incarnation of the engine: its actors, writer and keeper, from recovery to the last snapshot.
+
+The methods that askers call prepare a command, hand it to the actors and wait for the answer. Each says what a
+cancellation leaves behind. When an incarnation ends, nobody is left waiting: whatever is open fails.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import trio
+from msgspec import UnsetType
+
+from queen.actors import catalogue_rules as rules
+from queen.actors.admission import Plan, queue_full
+from queen.actors.catalogue_state import Queue, Slot
+from queen.actors.core import Core
+from queen.actors.decision import Decision
+from queen.actors.keeper import Keeper
+from queen.actors.mailbox import Granted, Part, PopRequest, Reply, Work, retry_later
+from queen.actors.partition_state import Partition, evolve
+from queen.actors.recovery import Recovery
+from queen.actors.residents import Residents
+from queen.actors.router import Router
+from queen.clock import Clock, Ids
+from queen.commands import Ack, AckEntry, Extend, Push
+from queen.errors import Busy, NotFound, ShuttingDown, Unavailable
+from queen.events import MessagesPushed
+from queen.messages import Acknowledgement, Caller, NewMessage
+from queen.names import DEFAULT_PARTITION, uuid_number
+from queen.options import DEFAULTS, QueueOptions, merge
+from queen.replies import Nothing, Receipt, Settlement
+from queen.store.journal import Journal
+from queen.store.writer import Runner
+
+T = TypeVar("T")
+
+_ENDED = "the engine has been restarted; the request's outcome was not recorded by this one"
+
+
+class Engine:
+    """See the module. `run` first; the other methods work while it runs."""
+
+    def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, compute: Runner) -> None:
+        self.core = Core(journal, clock, ids, runner)
+        self._compute = compute
+        self._asks: set[Reply[Any]] = set()
+        self._stop = trio.Event()
+        self._idle = trio.Event()
+        self.accepting = False
+        self.pushed = 0
+        self.house: Residents
+        self.router: Router
+
+    async def run(self, task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
+        """Recover, then serve until `stop`. Raises what ended it otherwise, alone in an exception group."""
+        try:
+            async with trio.open_nursery() as writing:
+                async with trio.open_nursery() as acting:
+                    self.house = Residents(self.core, acting)
+                    self.router = self.house.router = Router(self.core, self.house)
+                    Recovery(self.core, self.house, self.router).run()
+                    keeper = Keeper(self.core, self.house, self._compute)
+                    writing.start_soon(self.core.writer.run)
+                    acting.start_soon(self.router.run)
+                    acting.start_soon(keeper.run)
+                    self.accepting = True
+                    task_status.started()
+                    await self._stop.wait()
+                    acting.cancel_scope.cancel()
+                await keeper.flush()
+                writing.cancel_scope.cancel()
+        finally:
+            self.accepting = False
+            for reply in list(self._asks):
+                reply.fail(self.core.writer.failure or Unavailable(_ENDED))
+
+    async def drain(self) -> None:
+        """Take nothing new, answer parked pops with nothing, and wait for what is under way."""
+        self.accepting = False
+        self.router.close()
+        while self._asks:
+            self._idle = trio.Event()
+            await self._idle.wait()
+
+    def stop(self) -> None:
+        """Let `run` write its snapshots and return."""
+        self._stop.set()
+
+    # -- commands -----------------------------------------------------------------------------------------
+
+    async def push(self, items: Sequence[tuple[NewMessage, bytes]], caller: Caller) -> list[Receipt]:
+        """Store messages (P1): `items` are checked messages and their payloads as JSON text.
+
+        Cancelled, the push may or may not have happened, as a whole."""
+        self._check_open()
+        self.core.check_room()
+        plan = Plan(items, self.core.ids.block())
+        slots = self._slots(plan, caller)
+        parts = tuple(Part(slot, Push(*push)) for slot, push in zip(slots, plan.pushes(), strict=True))
+        reply: Reply[list[Any]] = Reply()
+        work = Work(parts, caller, told=partial(_answer, reply), admit=partial(_admit, parts))
+        self._put(work)
+        replies = await self._ask(reply)
+        receipts = plan.receipts(replies)
+        self.pushed += sum(receipt.status == "queued" for receipt in receipts)
+        return receipts
+
+    async def ack(self, entries: Sequence[Acknowledgement], caller: Caller) -> list[Settlement]:
+        """Settle messages, all in one commit (A5); refusals are values. Cancelled: as for a push."""
+        self._check_open()
+        results: list[Settlement | None] = [None] * len(entries)
+        gathered: dict[tuple[Slot, int], list[tuple[int, AckEntry]]] = {}
+        for index, entry in enumerate(entries):
+            found = self._locate(entry)
+            if isinstance(found, Settlement):
+                results[index] = found
+            else:
+                slot, group, position = found
+                lease = None if entry.lease_id is None else lease_bytes(entry.lease_id)
+                command = AckEntry(position, entry.status, entry.error, lease)
+                gathered.setdefault((slot, group), []).append((index, command))
+        parts = tuple(
+            Part(slot, Ack(group, tuple([command for _, command in listed])))
+            for (slot, group), listed in gathered.items()
+        )
+        reply: Reply[list[Any]] = Reply()
+        if parts:
+            self._put(Work(parts, caller, told=partial(_answer, reply)))
+        else:
+            self.core.writer.then(lambda failure: _answer(reply, [], failure))
+        answers = await self._ask(reply)
+        shift = self.core.clock.shift()
+        for replies, listed in zip(answers, gathered.values(), strict=True):
+            for settlement, (index, _) in zip(replies, listed, strict=True):
+                results[index] = Settlement(
+                    settlement.status, settlement.retry_count, settlement.at + shift, settlement.error
+                )
+        return [result for result in results if result is not None]
+
+    async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
+        """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
+        self._check_open()
+        self.router.pop(request)
+        try:
+            if request.wait:
+                with trio.move_on_after(timeout):
+                    return await self._ask(request.reply)
+                self.router.expire(request)
+            return await self._ask(request.reply)
+        except trio.Cancelled:
+            self.router.leave(request)
+            raise
+
+    def release(self, leases: list[bytes]) -> None:
+        """Give back what is left of leases, uncounted; those that have ended are passed over."""
+        self.house.release(leases)
+
+    async def extend(self, lease: bytes, seconds: int | None, caller: Caller) -> int:
+        """L6: the lease's new end, shown. Cancelled: it may or may not have been extended."""
+        self._check_open()
+        slot = self.house.leases.get(lease)
+        if slot is None:
+            raise NotFound("there is no such lease, or it has ended")
+        reply: Reply[list[Any]] = Reply()
+        self._put(Work((Part(slot, Extend(lease, seconds)),), caller, told=partial(_answer, reply)))
+        expires_at: int = (await self._ask(reply))[0]
+        return expires_at + self.core.clock.shift()
+
+    async def configure(
+        self,
+        name: str,
+        changes: Mapping[str, Any],
+        namespace: str | None | UnsetType,
+        task: str | None | UnsetType,
+        caller: Caller,
+    ) -> Queue:
+        """C1, C2: create or change a queue. Cancelled: it may or may not have happened, as a whole."""
+        self._check_open()
+        queue = self.core.catalogue.queues.get(name)
+        if queue is None:
+            options = merge(DEFAULTS, changes)
+            rules.check_options(options, keys=False)
+            self.core.check_room()
+            given = [None if isinstance(value, UnsetType) else value for value in (namespace, task)]
+            queue = self._create_queue(name, given[0], given[1], options, caller)
+        else:
+            event = rules.configure(queue, changes, namespace, task)
+            if event is not None:
+                rules.check_options(merge(queue.options, changes), keys=False)
+                self.core.record_catalogue(event, caller)
+                self.router.reconsider(queue)
+        reply: Reply[Queue] = Reply()
+        self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(queue))
+        return await self._ask(reply)
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if not self.accepting:
+            raise self.core.writer.failure or ShuttingDown("the server is starting or shutting down")
+
+    async def _ask(self, reply: Reply[T]) -> T:
+        self._asks.add(reply)
+        try:
+            return await reply.wait()
+        finally:
+            self._asks.discard(reply)
+            if not self._asks:
+                self._idle.set()
+
+    def _put(self, work: Work) -> None:
+        """Into all mailboxes, or none: no checkpoint in here, so that all partitions meet shared work in one order."""
+        actors = [self.house.awake(slot) for slot in dict.fromkeys(part.slot for part in work.parts)]
+        for actor in actors:
+            if actor.full:
+                raise Busy(retry_later(actor.slot))
+        for actor in actors:
+            actor.put(work)
+
+    def _slots(self, plan: Plan, caller: Caller) -> list[Slot]:
+        """The partitions of a push, made where they are missing (P5)."""
+        missing = [place for place in plan.places if self.core.catalogue.slot(*place) is None]
+        for queue in {queue for queue, _ in missing}:
+            found = self.core.catalogue.queues.get(queue)
+            if found is not None:
+                queue_full(found, plan.count(queue))
+        for queue, partition in missing:
+            found = self.core.catalogue.queues.get(queue)
+            if found is None:
+                found = self._create_queue(queue, *plan.grouping(queue), DEFAULTS, caller)
+            if partition not in found.slots:
+                self._create_partition(found, partition, caller)
+        return [self.core.catalogue.queues[queue].slots[partition] for queue, partition in plan.places]
+
+    def _create_queue(
+        self, name: str, namespace: str | None, task: str | None, options: QueueOptions, caller: Caller
+    ) -> Queue:
+        catalogue = self.core.catalogue
+        event = rules.create_queue(catalogue, name, self.core.ids.block(), namespace, task, options)
+        self.core.record_catalogue(event, caller)
+        queue = catalogue.queues[name]
+        self._create_partition(queue, DEFAULT_PARTITION, caller)  # Z12
+        return queue
+
+    def _create_partition(self, queue: Queue, name: str, caller: Caller) -> None:
+        number = self.core.catalogue.next_partition
+        event = rules.create_partition(queue, name, self.core.ids.block())
+        seq = self.core.record_catalogue(event, caller, number)
+        state = Partition(number)
+        evolve(state, event, 0)
+        slot = queue.slots[name]
+        slot.deleted = state.deleted
+        self.house.keep(slot, state, seq)
+
+    def _locate(self, entry: Acknowledgement) -> tuple[Slot, int, int] | Settlement:
+        place = self.core.projections.find(entry.transaction_id)
+        if place is None:
+            return Settlement("not_found", error=f"there is no message of transactionId {entry.transaction_id!r}")
+        slot = self.core.catalogue.slots[place.partition]
+        group = slot.queue.groups.get(entry.consumer_group)
+        if group is None:
+            return Settlement("conflict", error="the queue has no such consumer group")
+        return slot, group.number, place.position
+
+
+def lease_bytes(lease_id: str) -> bytes:
+    """A lease id as rules know it; one that is no id of ours matches none."""
+    number = uuid_number(lease_id)
+    return b"" if number is None else number.to_bytes(16)
+
+
+def _answer(reply: Reply[list[Any]], replies: list[Any] | None, error: BaseException | None) -> None:
+    if error is not None:
+        reply.fail(error)
+    else:
+        reply.set(replies or [])
+
+
+def _admit(parts: tuple[Part, ...], decisions: list[Decision]) -> None:
+    """P6: refuse the whole push where a queue would hold more than it may."""
+    counts: dict[Queue, int] = {}
+    for part, decision in zip(parts, decisions, strict=True):
+        for event in decision.events:
+            if isinstance(event, MessagesPushed):
+                queue = part.slot.queue
+                counts[queue] = counts.get(queue, 0) + len(event.sizes)
+    for queue, count in counts.items():
+        queue_full(queue, count)
+
+

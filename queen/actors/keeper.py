@@ -1,0 +1,111 @@
+"""The keeper: writes what records have changed into the projections, in the background, and puts idle partitions
+to sleep.
+
+A checkpoint says: everything up to record S is in the tables. Snapshots may be newer than S; each says up to which
+record it goes. So a partition's snapshot is made while others go on, and a start folds the records behind S,
+leaving out what a snapshot has already.
+"""
+
+from typing import NamedTuple
+
+import trio
+
+from queen.actors.core import Core
+from queen.actors.residents import Residents
+from queen.actors.snapshots import queue_row
+from queen.errors import QueenError
+from queen.store.format import pack_row
+from queen.store.journal import Change, Table
+from queen.store.keys import u64
+from queen.store.projections import TAIL_LIMIT
+from queen.store.writer import Runner
+
+EVERY_S = 1.0
+"""How long what is recorded may wait to be in the tables, in seconds."""
+SLICE = 1024
+"""Rows per commit, so that no push waits long for one."""
+DIRTY_LIMIT = 2000
+"""Changed partitions that are not left waiting for the interval."""
+
+CHECKPOINT = b"checkpoint"
+NUMBERS = b"numbers"
+
+
+class Checkpoint(NamedTuple):
+    """The tables hold everything up to record `seq`, whose digest this is."""
+
+    seq: int
+    digest: bytes
+
+
+class Keeper:
+    """See the module. `compute` runs what takes long away from the event loop."""
+
+    def __init__(self, core: Core, house: Residents, compute: Runner) -> None:
+        self._core = core
+        self._house = house
+        self._compute = compute
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            with trio.move_on_after(EVERY_S):
+                while self._core.projections.size < TAIL_LIMIT and self._house.dirty < DIRTY_LIMIT:
+                    await self._core.progress.wait()
+                    self._core.progress = trio.Event()
+            await self.flush()
+            self._house.put_to_sleep()
+
+    async def flush(self) -> None:
+        """Bring the tables up to now. Cancelled half way, the checkpoint stays where it was."""
+        core = self._core
+        if core.writer.seq == self._house.checkpoint:
+            return
+        checkpoint = Checkpoint(core.writer.seq, core.writer.digest)
+        tail = core.projections.freeze()
+        slots = self._house.take_dirty()
+        rows: list[Change] = [
+            Change(Table.QUEUES, u64(number), _queue_value(core, number)) for number in core.dirty_queues
+        ]
+        core.dirty_queues.clear()
+        complete = True
+        for index, slot in enumerate(slots):
+            row = self._house.snapshot(slot)
+            complete = complete and row is not None
+            rows += [row] if row is not None else []
+            if index % SLICE == SLICE - 1:
+                await trio.lowlevel.checkpoint()
+
+        def compute() -> None:
+            rows.extend(tail.changes(core.journal))
+
+        await self._compute(compute)
+        numbers = pack_row([core.catalogue.next_queue, core.catalogue.next_partition])
+        rows.append(Change(Table.META, NUMBERS, numbers))
+        if complete:
+            rows.append(Change(Table.META, CHECKPOINT, pack_row(list(checkpoint))))
+        for start in range(0, len(rows), SLICE):
+            await self._write(rows[start : start + SLICE])
+        core.projections.written(tail)
+        self._house.retire(slots)
+        if complete:
+            self._house.checkpoint = checkpoint.seq
+
+    async def _write(self, rows: list[Change]) -> None:
+        done = trio.Event()
+        failures: list[QueenError] = []
+
+        def told(failure: QueenError | None) -> None:
+            if failure is not None:
+                failures.append(failure)
+            done.set()
+
+        self._core.writer.write(lambda: rows, told)
+        await done.wait()
+        if failures:
+            raise failures[0]
+
+
+def _queue_value(core: Core, number: int) -> bytes | None:
+    queue = core.catalogue.numbers.get(number)
+    return None if queue is None else pack_row(queue_row(queue))

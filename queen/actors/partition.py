@@ -1,0 +1,306 @@
+"""The actor of one partition: a task that owns the partition's state and consumes a channel of work.
+
+It holds no rules: those are in `partition_rules`. What is written down here once, for all commands, is the order:
+decide, evolve, record, announce, and tell only when the writer calls back.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import structlog
+import trio
+
+from queen.actors import availability
+from queen.actors.catalogue_rules import group_started
+from queen.actors.catalogue_state import Group, Slot
+from queen.actors.core import Core
+from queen.actors.decision import Decision
+from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
+from queen.actors.partition_rules import decide
+from queen.actors.partition_state import Partition, evolve
+from queen.commands import PartitionCommand, Pop, Tick
+from queen.errors import Busy, Quarantined, QueenError, Unavailable
+from queen.events import Event, GroupJoined, MessagesPushed
+from queen.history import History, PushedRun
+from queen.messages import Caller
+from queen.names import DEFAULT_GROUP
+
+if TYPE_CHECKING:
+    from queen.actors.residents import Residents
+
+log = structlog.get_logger()
+
+CRASHES = 3
+"""The same crash this often in a row quarantines a partition."""
+TICKS = 4
+"""Ticks before each command; what time has brought beyond that is left to the router's own ticks."""
+
+_SERVER = Caller("server")
+
+
+class Fatal(Exception):
+    """This incarnation of the engine can't go on: it is to be started anew from the journal."""
+
+
+class PartitionActor:
+    """One awake partition. `recorded_seq` is the last record of it, `snapshot_seq` the last that is in a durable
+    snapshot; `unrecorded` are groups that have met it, of which nothing is recorded yet, and where they begin."""
+
+    def __init__(self, core: Core, house: "Residents", slot: Slot, state: Partition, recorded_seq: int) -> None:
+        self._core = core
+        self._house = house
+        self.slot = slot
+        self.state = state
+        self.history: History = core.projections.history(slot.number)
+        self.recorded_seq = recorded_seq
+        self.unrecorded: dict[int, int] = {}
+        self.broken = False
+        self.quarantined = False
+        self.deadline: int | None = None
+        self._leases = _leases(state)
+        self.idle_since = core.clock.now()
+        self._crash: tuple[str, int] = ("", 0)
+        self._send, self._receive = trio.open_memory_channel[Work](MAILBOX_SIZE)
+
+    def put(self, work: Work) -> None:
+        """Hand in work; raises `Busy` where too much waits."""
+        try:
+            self._send.send_nowait(work)
+        except trio.WouldBlock:
+            raise Busy(retry_later(self.slot)) from None
+
+    @property
+    def full(self) -> bool:
+        """Whether `put` would refuse."""
+        return self._send.statistics().current_buffer_used >= MAILBOX_SIZE
+
+    @property
+    def busy(self) -> bool:
+        """Whether work waits."""
+        return self._send.statistics().current_buffer_used > 0
+
+    async def run(self) -> None:
+        """Carry out work until cancelled."""
+        self.announce(force=True)
+        while True:
+            work = await self._receive.receive()
+            try:
+                await self._take(work)
+            except Fatal:
+                raise
+            except Exception as error:  # the supervisor of this one partition
+                self.crashed(error)
+                work.fail(Unavailable("the partition's actor failed; it is being rebuilt"))
+            if self.broken:
+                await self._rebuild()
+
+    async def _take(self, work: Work) -> None:
+        if self.quarantined and not work.abandoned:
+            work.fail(Quarantined(f"partition '{self.slot.name}' is quarantined: {self._crash[0]}"))
+        if work.abandoned:
+            self.announce(force=True)
+            return
+        self.idle_since = self._core.clock.now()
+        work.arrivals -= 1
+        if not work.arrivals:
+            carry_out(self._core, self._house, work)
+        elif work.done is not None:
+            await work.done.wait()
+
+    # -- the steps of a command, called by `carry_out` ----------------------------------------------------
+
+    def catch_up(self, now: int) -> None:
+        """Decide first what time has brought."""
+        for _ in range(TICKS):
+            if self.deadline is None or self.deadline > now:
+                return
+            decision = self.decide(Tick(), now)
+            if decision.events:
+                self.apply(decision, now, self._core.clock.shift())
+                self.record(decision, _SERVER, now, self._core.clock.shift())
+            self.deadline = availability.next_deadline(self.state, self.slot.queue.options, self.history)
+
+    def decide(self, command: PartitionCommand, now: int) -> Decision:
+        """What the rules say. Raises their refusal."""
+        group = getattr(command, "group", None)
+        if group is not None and group not in self.state.groups and isinstance(command, Pop):
+            self.meet(group)
+        return decide(self.state, command, now, self.slot.queue.options, self.history)
+
+    def apply(self, decision: Decision, now: int, shift: int) -> None:
+        """Change the state."""
+        for event in decision.events:
+            evolve(self.state, event, now, self._shown(event, now, shift))
+
+    def record(self, decision: Decision, caller: Caller, now: int, shift: int) -> None:
+        """Hand the events to the writer, those of a group behind the event that it has joined."""
+        if not decision.events:
+            return
+        events = self._with_joins(decision.events)
+        for event in decision.events:
+            if isinstance(event, MessagesPushed):
+                shift = self.state.latest_shown - now
+        self.recorded_seq = self._core.record(self.slot.number, events, caller, now, shift, decision.payloads)
+        self._house.changed(self)
+
+    def announce(self, force: bool = False) -> None:
+        """Tell the router what there is and when time matters next, and the queue how full it is."""
+        options = self.slot.queue.options
+        view = self.state.groups[DEFAULT_GROUP]
+        depth = view.pending + view.processing
+        self.slot.queue.depth += depth - self.slot.depth
+        self.slot.depth = depth
+        self._note_leases()
+        self.deadline = availability.next_deadline(self.state, options, self.history)
+        now = self._core.clock.now()
+        for group in self.state.groups:
+            offer = availability.offer(self.state, group, options, self.history)
+            held = None
+            if offer is None or offer.ready_at > now:
+                held = availability.blocked(self.state, group, options, self.history)
+            self._house.router.offer(self.slot, group, offer, held)
+        self._house.router.deadline(self.slot, self.deadline)
+
+    def _note_leases(self) -> None:
+        leases = _leases(self.state)
+        if leases != self._leases:
+            for lease in self._leases - leases:
+                self._house.leases.pop(lease, None)
+            for lease in leases - self._leases:
+                self._house.leases[lease] = self.slot
+            self._leases = leases
+
+    def meet(self, group: int) -> None:
+        """Let a group begin here, in memory; it is recorded with the first thing that the group gets (W5)."""
+        found = _group(self.slot, group)
+        first = first_position(self.state, self.history, found)
+        evolve(self.state, GroupJoined(group, first), 0)
+        self.unrecorded[group] = first
+
+    def crashed(self, error: BaseException) -> None:
+        """Note that the state can't be trusted any more."""
+        name = f"{type(error).__name__}: {error}"
+        before, times = self._crash
+        self._crash = name, times + 1 if name == before else 1
+        self.broken = True
+        self.quarantined = self._crash[1] >= CRASHES
+        log.error(
+            "partition actor crashed",
+            partition=self.slot.name,
+            queue=self.slot.queue.name,
+            times=self._crash[1],
+            quarantined=self.quarantined,
+            exc_info=error,
+        )
+
+    def succeeded(self) -> None:
+        """A command came through: crashes count from anew."""
+        if self._crash[1]:
+            self._crash = ("", 0)
+
+    async def _rebuild(self) -> None:
+        """Fold the state from its snapshot and the journal again. Cancelled, it is still broken."""
+        await self._core.writer.flushed()
+        self.state, self.recorded_seq = self._house.refold(self.slot.number)
+        self.slot.deleted = self.state.deleted
+        self.unrecorded.clear()
+        self.broken = False
+        self.announce(force=True)
+
+    def _shown(self, event: Event, now: int, shift: int) -> int:
+        """N4: what is shown as createdAt does not run backwards either."""
+        if isinstance(event, MessagesPushed):
+            return max(shift, self.state.latest_shown - now)
+        return shift
+
+    def _with_joins(self, events: tuple[Event, ...]) -> Sequence[Any]:
+        if not self.unrecorded:
+            return events
+        result: list[Event] = []
+        for event in events:
+            group = getattr(event, "group", None)
+            if group in self.unrecorded:
+                found = _group(self.slot, group)
+                if not found.recorded:
+                    self._core.record_catalogue(group_started(self.slot.queue, found), _SERVER)
+                result.append(GroupJoined(group, self.unrecorded.pop(group)))
+            result.append(event)
+        return result
+
+
+def carry_out(core: Core, house: "Residents", work: Work) -> None:
+    """Decide all, then change and record all: in one step and so in one commit. Refused or crashed: nothing."""
+    now, shift = core.clock.now(), core.clock.shift()
+    actors = [house.awake(part.slot) for part in work.parts]
+    replies: list[Any] | None = None
+    refusal: QueenError | None = None
+    try:
+        for actor in dict.fromkeys(actors):
+            actor.catch_up(now)
+        decisions = [actor.decide(part.command, now) for actor, part in zip(actors, work.parts, strict=True)]
+        if work.admit is not None:
+            work.admit(decisions)
+        for actor, decision in zip(actors, decisions, strict=True):
+            actor.apply(decision, now, shift)
+    except QueenError as error:
+        refusal = error
+    except Exception as error:
+        for actor in dict.fromkeys(actors):
+            actor.crashed(error)
+        work.fail(Unavailable("the partition's actor failed and is being rebuilt; nothing was changed"))
+        return
+    else:
+        _record(core, work, actors, decisions, now, shift)
+        replies = [decision.reply for decision in decisions]
+    for actor in dict.fromkeys(actors):
+        actor.announce()
+    if work.done is not None:
+        work.done.set()
+    if work.decided is not None:
+        work.decided(replies, refusal)
+    told = work.told
+    if told is not None:
+        core.writer.then(lambda failure: told(None if failure else replies, failure or refusal))
+
+
+def _record(
+    core: Core, work: Work, actors: list[PartitionActor], decisions: list[Decision], now: int, shift: int
+) -> None:
+    try:
+        for actor, decision in zip(actors, decisions, strict=True):
+            actor.record(decision, work.caller, now, shift)
+            actor.succeeded()
+    except Exception as error:
+        # Some of the records may be handed in already, and the states are ahead of them: only a new start is safe.
+        core.writer.stop(Unavailable("recording failed; nothing was changed"))
+        raise Fatal from error
+
+
+def first_position(state: Partition, history: History, group: Group) -> int:
+    """G2: the first position that a group gets, by bisection over the partition's records."""
+    if not group.after_seq and not group.from_at:
+        return 1
+    low, high = 1, state.next_position
+    while low < high:
+        middle = (low + high) // 2
+        run = next(history.runs(middle), None)
+        if run is None or _belongs(run, group):
+            high = middle
+        else:
+            low = run.first + run.length
+    return low
+
+
+def _belongs(run: PushedRun, group: Group) -> bool:
+    return run.seq > group.after_seq and run.shown_at >= group.from_at
+
+
+def _leases(state: Partition) -> set[bytes]:
+    return {lease for view in state.groups.values() for lease in view.leases}
+
+
+def _group(slot: Slot, number: int) -> Group:
+    for group in slot.queue.groups.values():
+        if group.number == number:
+            return group
+    raise Unavailable("the consumer group is gone")

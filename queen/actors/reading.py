@@ -1,0 +1,63 @@
+"""From what a pop was granted to the messages themselves, read from their durable records."""
+
+from collections.abc import Iterator
+
+from queen.actors.catalogue_state import Slot
+from queen.actors.core import Core
+from queen.actors.mailbox import Granted
+from queen.history import PushedRun
+from queen.messages import Message
+from queen.names import generated_transaction_id, message_id, uuid_text
+from queen.replies import Grant
+
+
+def read_granted(core: Core, granted: list[Granted], group: str | None) -> Iterator[Message]:
+    """The messages, in order; those that were deleted in the meantime are left out."""
+    shift = core.clock.shift()
+    for slot, grant in granted:
+        options = slot.queue.options
+        lease = uuid_text(int.from_bytes(grant.lease))
+        partition_id = uuid_text(int.from_bytes(slot.id))
+        for run, retry_counts in _by_record(core, slot, grant):
+            record = core.records.read(run.seq)
+            pushed = record.pushed
+            assert pushed is not None, "a run points at its record"
+            base = int.from_bytes(pushed.base)
+            for position, retry_count in retry_counts:
+                index = position - run.first
+                payload = record.payload(index)
+                if payload is None or position in slot.deleted:
+                    continue
+                given = pushed.transaction_ids[index] if pushed.transaction_ids else None
+                yield Message(
+                    id=uuid_text(message_id(base, index)),
+                    transaction_id=uuid_text(generated_transaction_id(base, index)) if given is None else given,
+                    queue=slot.queue.name,
+                    partition=slot.name,
+                    partition_id=partition_id,
+                    payload=payload,
+                    retry_count=retry_count,
+                    priority=options.priority,
+                    created_at=run.shown_at,
+                    locked_at=grant.leased_at + shift,
+                    lease_id=lease,
+                    lease_expires_at=grant.expires_at + shift,
+                    consumer_group=group,
+                    trace_id=pushed.trace_ids[index] if pushed.trace_ids else None,
+                    lease_time=options.lease_time,
+                    retry_limit=options.retry_limit,
+                )
+
+
+def _by_record(core: Core, slot: Slot, grant: Grant) -> Iterator[tuple[PushedRun, list[tuple[int, int]]]]:
+    """The grant's messages as (position, retry count), gathered by the record that holds them."""
+    run: PushedRun | None = None
+    gathered: list[tuple[int, int]] = []
+    for position, _, retry_count in grant.taken:
+        if run is None or not run.first <= position < run.first + run.length:
+            if run is not None:
+                yield run, gathered
+            run, gathered = next(core.projections.runs(slot.number, position)), []
+        gathered.append((position, retry_count))
+    if run is not None:
+        yield run, gathered

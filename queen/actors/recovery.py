@@ -1,0 +1,154 @@
+"""The start: tables up to their checkpoint, then every record behind it through the same `evolve`s as live.
+
+Derived data that does not fit the journal is no evidence: it is dropped and folded anew, and said. What is in the
+journal is never dropped.
+"""
+
+from typing import Any
+
+import structlog
+
+from queen.actors import catalogue_state
+from queen.actors.availability import blocked, next_deadline, offer
+from queen.actors.catalogue_state import Slot
+from queen.actors.core import Core
+from queen.actors.keeper import CHECKPOINT, NUMBERS, SLICE, Checkpoint
+from queen.actors.partition_state import Partition, evolve
+from queen.actors.residents import Residents
+from queen.actors.router import Router
+from queen.actors.snapshots import VERSION, read_partition, read_queue
+from queen.errors import ChainBroken
+from queen.names import DEFAULT_GROUP
+from queen.store.chain import follow
+from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack, unpack_row
+from queen.store.journal import Table
+from queen.store.keys import number, u64
+from queen.store.projections import TAIL_LIMIT
+
+log = structlog.get_logger()
+
+_PAGE = 1000
+
+
+class Recovery:
+    """Brings one incarnation from nothing to the state that the journal tells of."""
+
+    def __init__(self, core: Core, house: Residents, router: Router) -> None:
+        self._core = core
+        self._house = house
+        self._router = router
+        self._states: dict[int, tuple[Partition, int]] = {}
+
+    def run(self) -> None:
+        """Fold everything; afterwards the house, the catalogue and the router's lines are complete."""
+        checkpoint = self._checkpoint()
+        self._core.catalogue.next_queue, self._core.catalogue.next_partition = self._numbers()
+        touched = {partition_of(frame) for _, frame in self._core.journal.frames(checkpoint.seq)}
+        self._read_queues()
+        self._read_partitions(touched)
+        last = self._fold(checkpoint)
+        if last is not None:
+            self._core.clock.resume(last.at, last.shift)
+        self._house.checkpoint = checkpoint.seq
+        for partition, (state, seq) in self._states.items():
+            slot = self._core.catalogue.slots.get(partition)
+            if slot is not None:
+                slot.deleted = state.deleted
+                self._house.keep(slot, state, seq)
+                self._announce(slot, state)
+
+    def _checkpoint(self) -> Checkpoint:
+        row = self._core.journal.get(Table.META, CHECKPOINT)
+        if row is not None:
+            seq, digest = unpack_row(row)
+            frame = self._core.journal.frame(seq) if seq else b""
+            if seq == 0 or (frame is not None and digest_of(unpack(seq, frame)) == digest):
+                return Checkpoint(seq, digest)
+            log.warning("the projections do not fit the journal; they are made anew", checkpoint=seq)
+        for table in Table:
+            if table is not Table.META:
+                self._core.journal.clear(table)
+        return Checkpoint(0, ORIGIN)
+
+    def _numbers(self) -> tuple[int, int]:
+        row = self._core.journal.get(Table.META, NUMBERS)
+        if row is None:
+            return 1, 1
+        queue, partition = unpack_row(row)
+        return queue, partition
+
+    def _read_queues(self) -> None:
+        for key, values in self._rows(Table.QUEUES):
+            self._core.catalogue.add(read_queue(key, values))
+
+    def _read_partitions(self, touched: set[int]) -> None:
+        """Slots for all; states are kept for those that the records behind the checkpoint concern."""
+        for key, values in self._rows(Table.PARTITIONS):
+            seq, queue_number, id, name, created_at, state = read_partition(key, values)
+            queue = self._core.catalogue.numbers.get(queue_number)
+            if queue is None:
+                continue
+            slot = Slot(key, queue, id, name, created_at, state.deleted)
+            self._core.catalogue.add_slot(slot)
+            if key in touched:
+                self._states[key] = state, seq
+            else:
+                self._announce(slot, state)
+
+    def _rows(self, table: Table) -> Any:
+        start = b""
+        while rows := self._core.journal.scan(table, start, None, _PAGE):
+            for key, value in rows:
+                values = unpack_row(value)
+                if values[0] != VERSION:
+                    raise ChainBroken(f"A row of {table} has an unknown version; rebuild the projections.")
+                yield number(key), values
+            start = rows[-1][0] + b"\0"
+
+    def _fold(self, checkpoint: Checkpoint) -> Record | None:
+        """Apply what the checkpoint does not cover; returns the journal's last record."""
+        record: Record | None = None
+        for record, _ in follow(self._core.journal.frames(checkpoint.seq), checkpoint.seq, checkpoint.digest):
+            self._apply(record)
+            if self._core.projections.size >= TAIL_LIMIT:
+                self._write_tail()
+        if record is None and checkpoint.seq:
+            record = self._core.records.read(checkpoint.seq)
+        return record
+
+    def _apply(self, record: Record) -> None:
+        catalogue = self._core.catalogue
+        for event in record.events:
+            if not catalogue_state.replayed(catalogue, event, record.partition):
+                catalogue_state.evolve(catalogue, record.seq, record.partition, event, record.at, record.shift)
+                self._core.dirty_queues.add(getattr(event, "queue"))
+        self._core.projections.add(record.seq, record.partition, record.at, record.shift, record.events)
+        if record.partition and record.partition in catalogue.slots:
+            state, seq = self._states.get(record.partition) or (Partition(record.partition), 0)
+            if record.seq > seq:
+                for event in record.events:
+                    evolve(state, event, record.at, record.shift)
+                self._states[record.partition] = state, record.seq
+
+    def _write_tail(self) -> None:
+        """Keep memory bounded while a long journal is folded."""
+        tail = self._core.projections.freeze()
+        rows = tail.changes(self._core.journal)
+        for start in range(0, len(rows), SLICE):
+            self._core.journal.commit(self._core.journal.head, (), rows[start : start + SLICE])
+        self._core.projections.written(tail)
+
+    def _announce(self, slot: Slot, state: Partition) -> None:
+        options, history = slot.queue.options, self._core.projections.history(slot.number)
+        view = state.groups[DEFAULT_GROUP]
+        slot.depth = view.pending + view.processing
+        slot.queue.depth += slot.depth
+        now = self._core.clock.now()
+        found = offer(state, DEFAULT_GROUP, options, history)
+        held = blocked(state, DEFAULT_GROUP, options, history) if found is None or found.ready_at > now else None
+        if found is not None or held is not None:
+            self._router.offer(slot, DEFAULT_GROUP, found, held)
+        self._router.deadline(slot, next_deadline(state, options, history))
+        for view in state.groups.values():
+            for lease in view.leases:
+                self._house.leases[lease] = slot

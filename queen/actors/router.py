@@ -1,0 +1,366 @@
+"""The router actor: fans pops across partitions, parks those that find nothing, and owns the heap of deadlines.
+
+Everything reaches it through its inbox: pops, what partitions say of themselves, what became of a pop that was
+sent to one. It never waits for an answer and never polls: it sleeps until its inbox fills or a deadline comes.
+A pop is parked in the same step that finds nothing, so no wake-up falls between.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import trio
+
+from queen.actors.availability import Offer
+from queen.actors.catalogue_rules import group_started, start_group
+from queen.actors.catalogue_state import Group, Queue, Slot
+from queen.actors.core import Core
+from queen.actors.lines import Line, Timers
+from queen.actors.mailbox import Granted, Part, PopRequest, Work
+from queen.actors.residents import Residents
+from queen.actors.waiting import Waiting
+from queen.commands import Pop, Tick
+from queen.errors import QueenError, ShuttingDown
+from queen.messages import Caller
+from queen.names import SECOND
+from queen.options import STRICT
+from queen.replies import Grant, Nothing
+
+INBOX_STEPS = 256
+"""Messages handled before others may run."""
+_SERVER = Caller("server")
+_NOTHING = Nothing()
+
+
+class Router:
+    """See the module. `lines` are kept per queue number and group number."""
+
+    def __init__(self, core: Core, house: Residents) -> None:
+        self._core = core
+        self._house = house
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._wake = trio.Event()
+        self._lines: dict[tuple[int, int], Line] = {}
+        self._waiting = Waiting()
+        self._timers = Timers()
+        self._tickets = 0
+        self._closing = False
+
+    @property
+    def parked(self) -> int:
+        """How many pops wait."""
+        return len(self._waiting)
+
+    # -- the inbox: called by others, carried out by the router's task ------------------------------------
+
+    def pop(self, request: PopRequest) -> None:
+        """Serve the pop, or park it; its reply comes when what it got is durable."""
+        self._tell(partial(self._arrive, request))
+
+    def expire(self, request: PopRequest) -> None:
+        """The pop has waited long enough: answer it with what there is now."""
+        self._tell(partial(self._expire, request))
+
+    def leave(self, request: PopRequest) -> None:
+        """The asker is gone: nothing is to be given to it any more (L8)."""
+        request.abandoned = True
+        if request.work is not None:
+            request.work.abandoned = True
+        self._tell(partial(self._forget, request))
+
+    def offer(self, slot: Slot, group: int, offer: Offer | None, held: Nothing | None) -> None:
+        """A partition says what it has for a group, see `Line.offer`."""
+        self._tell(partial(self._offered, slot, group, offer, held))
+
+    def deadline(self, slot: Slot, at: int | None) -> None:
+        """A partition says when time changes something in it."""
+        if at is not None:
+            self._tell(partial(self._timers.set, (slot, None), at))
+
+    def reconsider(self, queue: Queue) -> None:
+        """The queue's options have changed: every partition with something in it is to speak again (T5)."""
+        self._tell(partial(self._reconsider, queue))
+
+    def close(self) -> None:
+        """Answer every parked pop with nothing, and park no more."""
+        self._closing = True
+        self._tell(self._drain)
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        while True:
+            for _ in range(INBOX_STEPS):
+                if not self._inbox:
+                    break
+                self._inbox.popleft()()
+            now = self._core.clock.now()
+            for slot, group in self._timers.due(now):
+                self._time_for(slot, group, now)
+            if self._inbox:
+                await trio.lowlevel.checkpoint()
+            else:
+                await self._sleep()
+
+    def _tell(self, step: Callable[[], Any]) -> None:
+        self._inbox.append(step)
+        self._wake.set()
+
+    async def _sleep(self) -> None:
+        self._wake = trio.Event()
+        at = self._timers.next()
+        if at is None:
+            await self._wake.wait()
+            return
+        with trio.move_on_after(max(0, at - self._core.clock.now()) / SECOND):
+            await self._wake.wait()
+
+    # -- pops ---------------------------------------------------------------------------------------------
+
+    def _arrive(self, request: PopRequest) -> None:
+        self._tickets += 1
+        request.ticket = self._tickets
+        self._serve(request)
+
+    def _serve(self, request: PopRequest) -> None:
+        """Send the pop to the best partition, or else answer or park it."""
+        if request.abandoned:
+            self._release(request)
+            return
+        known = len(self._lines)
+        slot = self._choose(request)
+        if slot is None and len(self._lines) > known:
+            # Partitions were asked for the first time; what they say stands in the inbox in front of this.
+            self._tell(partial(self._serve, request))
+        elif slot is not None:
+            self._send(request, slot)
+        elif request.granted:
+            self._finish(request)
+        elif request.wait and not self._closing:
+            self._waiting.park(request)
+        else:
+            request.reply.set(self._held(request))
+
+    def _choose(self, request: PopRequest) -> Slot | None:
+        scope = request.scope
+        if scope.partition is not None and scope.queue is not None:
+            slot = self._core.catalogue.slot(scope.queue, scope.partition)
+            if slot is None:
+                return None
+            line = self._line(slot.queue, request)
+            return slot if line.is_ready(slot) or line.is_taken(slot) else None
+        for queues in self._candidates(request):
+            heads = [best for queue in queues if (best := self._line(queue, request).best()) is not None]
+            if heads:
+                return min(heads, key=lambda head: head[0])[1]
+        return None
+
+    def _candidates(self, request: PopRequest) -> Iterator[list[Queue]]:
+        """The queues to look at, those of one priority at a time, highest first (O4)."""
+        scope = request.scope
+        if scope.queue is not None:
+            queue = self._core.catalogue.queues.get(scope.queue)
+            yield [] if queue is None else [queue]
+            return
+        matching: dict[int, list[Queue]] = {}
+        for queue in self._matching(request):
+            matching.setdefault(queue.options.priority, []).append(queue)
+        for priority in sorted(matching, reverse=True):
+            yield matching[priority]
+
+    def _matching(self, request: PopRequest) -> list[Queue]:
+        namespace, task = request.scope.namespace, request.scope.task
+        return [
+            queue
+            for queue in self._core.catalogue.queues.values()
+            if namespace in (None, queue.namespace) and task in (None, queue.task)
+        ]
+
+    def _send(self, request: PopRequest, slot: Slot) -> None:
+        group = self._group(slot.queue, request)
+        lease = (request.lease_base + len(request.granted)).to_bytes(16)
+        command = Pop(group.number, request.batch, lease, request.auto_ack, request.worker)
+        work = Work((Part(slot, command),), request.caller, decided=partial(self._decided, request, slot))
+        request.work = work
+        if slot.queue.options.ordering == STRICT:
+            self._lines[slot.queue.number, group.number].take(slot)
+        try:
+            self._house.awake(slot).put(work)
+        except QueenError as error:
+            request.fail(error)
+
+    def _decided(
+        self, request: PopRequest, slot: Slot, replies: list[Any] | None, error: BaseException | None
+    ) -> None:
+        """Called by the partition, before anything is durable; carried out as a message."""
+        self._tell(partial(self._returned, request, slot, replies, error))
+
+    def _returned(
+        self, request: PopRequest, slot: Slot, replies: list[Any] | None, error: BaseException | None
+    ) -> None:
+        request.work = None
+        if replies is None:
+            if request.granted:
+                self._finish(request)
+            else:
+                request.reply.fail(error or ShuttingDown("the partition has ended"))
+            return
+        reply = replies[0]
+        if isinstance(reply, Grant):
+            request.granted.append(Granted(slot, reply))
+            request.batch -= len(reply.taken)
+            request.partitions -= 1
+            if request.batch < 1 or request.partitions < 1:
+                self._finish(request)
+                return
+        self._serve(request)
+
+    def _finish(self, request: PopRequest) -> None:
+        if request.abandoned:
+            self._release(request)
+            return
+
+        def told(failure: QueenError | None) -> None:
+            if failure is None:
+                request.reply.set(request.granted)
+            else:
+                request.reply.fail(failure)
+
+        self._core.writer.then(told)
+
+    def _expire(self, request: PopRequest) -> None:
+        request.wait = False
+        if request.parked:
+            self._waiting.leave(request)
+            request.reply.set(self._held(request))
+
+    def _forget(self, request: PopRequest) -> None:
+        self._waiting.leave(request)
+        if request.work is None:
+            self._release(request)
+
+    def _release(self, request: PopRequest) -> None:
+        """Give back what the pop of a vanished asker got already."""
+        granted, request.granted = request.granted, []
+        if granted and not request.auto_ack:
+            self._house.release([grant.lease for _, grant in granted])
+
+    def _held(self, request: PopRequest) -> Nothing:
+        scope = request.scope
+        if scope.partition is not None and scope.queue is not None:
+            slot = self._core.catalogue.slot(scope.queue, scope.partition)
+            return _NOTHING if slot is None else self._line(slot.queue, request).held(slot)
+        found = [
+            self._line(queue, request).held() for queues in self._candidates(request) for queue in queues
+        ]
+        return min((nothing for nothing in found if nothing.until is not None), key=_until, default=_NOTHING)
+
+    # -- what partitions say ------------------------------------------------------------------------------
+
+    def _offered(self, slot: Slot, group: int, offer: Offer | None, held: Nothing | None) -> None:
+        line = self._lines.get((slot.queue.number, group))
+        if line is None:
+            if group:
+                return  # nobody has asked for this group since the start; its first pop asks the partitions
+            line = self._lines[slot.queue.number, group] = Line()
+        line.offer(slot, offer, held)
+        if not group:
+            self._meet_parked(slot)
+        if offer is None:
+            return
+        if offer.ready_at > self._core.clock.now():
+            self._timers.set((slot, group), offer.ready_at)
+            return
+        self._ready(line, slot, group)
+
+    def _ready(self, line: Line, slot: Slot, group: int) -> None:
+        """Available: to the first in line, or kept for who comes."""
+        line.set_ready(slot)
+        queue = slot.queue
+        request = self._waiting.first(queue.name, slot.name, queue.namespace, queue.task, _name(queue, group))
+        if request is not None:
+            self._send(request, slot)
+
+    def _time_for(self, slot: Slot, group: int | None, now: int) -> None:
+        if slot.number not in self._core.catalogue.slots:
+            return
+        if group is None:
+            self._tick(slot)
+            return
+        line = self._lines.get((slot.queue.number, group))
+        offer = line.offers.get(slot) if line is not None else None
+        if line is None or offer is None:
+            return
+        if offer.ready_at > now:
+            self._timers.set((slot, group), offer.ready_at)
+        elif not line.is_ready(slot):
+            self._ready(line, slot, group)
+
+    def _tick(self, slot: Slot) -> None:
+        try:
+            self._house.awake(slot).put(Work((Part(slot, Tick()),), _SERVER))
+        except QueenError:
+            pass  # a full mailbox ticks with its next command, and sets the next deadline then
+
+    def _reconsider(self, queue: Queue) -> None:
+        if queue.options.retention_enabled:
+            concerned = set(queue.slots.values())
+        else:
+            concerned = self._house.awake_in(queue)
+            for group in queue.groups.values():
+                line = self._lines.get((queue.number, group.number))
+                if line is not None:
+                    concerned |= line.known()
+        for slot in sorted(concerned, key=_number):
+            self._tick(slot)
+
+    def _meet_parked(self, slot: Slot) -> None:
+        """Pops of groups that have not met this queue may have waited for it to appear (O2, G2)."""
+        queue = slot.queue
+        for name in self._waiting.groups():
+            if name not in queue.groups:
+                request = self._waiting.peek(queue.name, slot.name, queue.namespace, queue.task, name)
+                if request is not None:
+                    self._line(queue, request)
+
+    def _drain(self) -> None:
+        for request in self._waiting.drain():
+            request.reply.set(self._held(request))
+
+    # -- groups -------------------------------------------------------------------------------------------
+
+    def _line(self, queue: Queue, request: PopRequest) -> Line:
+        group = self._group(queue, request)
+        line = self._lines.get((queue.number, group.number))
+        if line is None:
+            line = self._lines[queue.number, group.number] = Line()
+            if group.number:
+                self._house.introduce(queue, group.number)
+        return line
+
+    def _group(self, queue: Queue, request: PopRequest) -> Group:
+        """The request's group in this queue, met now if it is new (G2)."""
+        group = queue.groups.get(request.group)
+        if group is None:
+            assert request.group is not None, "every queue has the default group"
+            group = start_group(queue, request.group, request.new_only, request.from_at, self._core.writer.seq)
+            queue.groups[request.group] = group
+            queue.next_group += 1
+            if group.after_seq or group.from_at:
+                self._core.record_catalogue(group_started(queue, group), request.caller)
+                group = queue.groups[request.group]
+        return group
+
+
+def _name(queue: Queue, number: int) -> str | None:
+    if not number:
+        return None
+    return next((name for name, group in queue.groups.items() if group.number == number), None)
+
+
+def _number(slot: Slot) -> int:
+    return slot.number
+
+
+def _until(nothing: Nothing) -> int:
+    return nothing.until or 0

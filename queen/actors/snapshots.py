@@ -1,0 +1,108 @@
+"""A partition's state as plain values and back, for the rows of PARTITIONS; the same for queues. Pure.
+
+A row starts with a version. One of another version is worthless, and everything is folded from the journal anew.
+"""
+
+from typing import Any
+
+from queen.actors.catalogue_state import Group, Queue, Slot, options_from, options_to
+from queen.actors.partition_state import GroupView, Lease, Open, Partition
+from queen.actors.ranges import RangeSet
+from queen.names import DEFAULT_GROUP
+
+VERSION = 1
+
+
+def partition_row(slot: Slot, state: Partition, seq: int, unrecorded: set[int]) -> list[Any]:
+    """Everything about a partition as of record `seq`; groups that no event tells of are left out."""
+    groups = [[number, *_view_to(view)] for number, view in state.groups.items() if number not in unrecorded]
+    return [
+        VERSION,
+        seq,
+        slot.queue.number,
+        slot.id,
+        slot.name,
+        slot.created_at,
+        state.next_position,
+        state.latest_at,
+        state.latest_shown,
+        state.swept_seq,
+        [list(pair) for pair in state.deleted.ranges()],
+        groups,
+    ]
+
+
+def read_partition(number: int, row: list[Any]) -> tuple[int, int, bytes, str, int, Partition]:
+    """(seq, queue number, id, name, created_at, state) of a row."""
+    _, seq, queue, id, name, created_at, next_position, latest_at, latest_shown, swept, deleted, groups = row
+    state = Partition(number, next_position, latest_at, latest_shown, swept)
+    state.deleted = RangeSet([(start, stop) for start, stop in deleted])
+    state.groups = {group[0]: _view_from(group[1:]) for group in groups}
+    return seq, queue, id, name, created_at, state
+
+
+def queue_row(queue: Queue) -> list[Any]:
+    """Everything about a queue but its partitions."""
+    groups = [
+        [group.number, group.name, group.after_seq, group.from_at]
+        for group in queue.groups.values()
+        if group.recorded and group.number != DEFAULT_GROUP
+    ]
+    return [
+        VERSION,
+        queue.seq,
+        queue.id,
+        queue.name,
+        queue.namespace,
+        queue.task,
+        options_to(queue.options),
+        queue.created_at,
+        queue.next_group,
+        groups,
+    ]
+
+
+def read_queue(number: int, row: list[Any]) -> Queue:
+    """Undo `queue_row`."""
+    _, seq, id, name, namespace, task, options, created_at, next_group, groups = row
+    queue = Queue(number, id, name, namespace, task, options_from(options), created_at, seq=seq)
+    queue.next_group = next_group
+    for group, group_name, after_seq, from_at in groups:
+        queue.groups[group_name] = Group(group, group_name, after_seq, from_at)
+    return queue
+
+
+def _view_to(view: GroupView) -> list[Any]:
+    leases = [
+        [lease.id, lease.expires_at, lease.leased_at, lease.worker, sorted(lease.positions)]
+        for lease in view.leases.values()
+    ]
+    messages = [
+        [
+            position,
+            message.pushed_at,
+            message.retry_count,
+            message.last_lease,
+            message.available_at,
+            message.because,
+            message.error,
+            message.failed_at,
+        ]
+        for position, message in view.open.items()
+    ]
+    return [view.cursor, view.pending, view.completed, view.failed, view.dead_letter, leases, messages]
+
+
+def _view_from(row: list[Any]) -> GroupView:
+    cursor, pending, completed, failed, dead_letter, leases, messages = row
+    view = GroupView(cursor, pending, completed, failed, dead_letter)
+    for position, pushed_at, retry_count, last_lease, available_at, because, error, failed_at in messages:
+        view.open[position] = Open(pushed_at, retry_count, None, last_lease, available_at, because, error, failed_at)
+    for id, expires_at, leased_at, worker, positions in leases:
+        lease = view.leases[id] = Lease(id, expires_at, leased_at, worker, set(positions))
+        for position in positions:
+            view.open[position].lease = lease
+    view.waiting = sorted(
+        (message.available_at, position) for position, message in view.open.items() if message.lease is None
+    )
+    return view

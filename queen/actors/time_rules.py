@@ -1,0 +1,137 @@
+"""Deciding what time has brought: ended leases (L5), ttl (T1), retention (T4). Pure.
+
+One `Tick` decides one kind of thing, for a bounded number of messages; the shell ticks again while a deadline
+has passed, so that nobody waits long for a mass of messages that end together.
+"""
+
+from collections.abc import Iterator
+
+from queen.actors.ack_rules import Outcomes
+from queen.actors.availability import fresh
+from queen.actors.decision import Decision, runs_of
+from queen.actors.partition_state import GroupView, Open, Partition
+from queen.events import Event, MessagesDeleted, MessagesSettled, Outcome, SettledCount
+from queen.history import History
+from queen.names import DEFAULT_GROUP, SECOND
+from queen.options import QueueOptions
+
+# Messages per tick: some milliseconds of work.
+TICK_LIMIT = 1000
+
+
+def tick(state: Partition, now: int, options: QueueOptions, history: History) -> Decision:
+    """The next thing whose time has come; no events when there is none."""
+    events = (
+        _end_leases(state, now, options)
+        or _give_up(state, now, options, history)
+        or _drop_pending(state, now, options, history)
+        or _drop_settled(state, now, options, history)
+    )
+    return Decision(tuple(events))
+
+
+def _end_leases(state: Partition, now: int, options: QueueOptions) -> list[Event]:
+    """L5: an ended lease counts as an attempt (R1, R2), without the wait of `retryDelay` (Z3)."""
+    events: list[Event] = []
+    count = 0
+    for group, view in state.groups.items():
+        outcomes = Outcomes(group, now, options)
+        for lease in view.leases.values():
+            if lease.expires_at > now or count >= TICK_LIMIT:
+                continue
+            count += len(lease.positions)
+            for position in lease.positions:
+                outcomes.fail(position, view.open[position], None, "lease expired", delayed=False)
+        events += outcomes.events()
+    return events
+
+
+def _give_up(state: Partition, now: int, options: QueueOptions, history: History) -> list[Event]:
+    """T1: pending messages past their ttl are final, for the group that they are pending in."""
+    if not options.ttl:
+        return []
+    events: list[Event] = []
+    outcome: Outcome = "dead_letter" if options.dlq_after_max_retries else "failed"
+    for group, view in state.groups.items():
+        late = list(_pending_before(state, view, now - options.ttl * SECOND, options, history))
+        if late:
+            counts = {position: message.retry_count for position, message in late if message.retry_count}
+            runs = runs_of((position, message.pushed_at) for position, message in late)
+            events.append(MessagesSettled(group, outcome, runs, error="expired", retry_counts=counts))
+    return events
+
+
+def _drop_pending(state: Partition, now: int, options: QueueOptions, history: History) -> list[Event]:
+    """T4: pending messages (of the default group, S1) past `retentionSeconds` are deleted."""
+    if not options.retention_enabled or not options.retention_seconds:
+        return []
+    view = state.groups[DEFAULT_GROUP]
+    late = [
+        (position, message.pushed_at)
+        for position, message in _pending_before(state, view, now - options.retention_seconds * SECOND, options, history)
+    ]
+    if not late:
+        return []
+    return [MessagesDeleted(runs_of(late), count_settled(state, [position for position, _ in late], history))]
+
+
+def _drop_settled(state: Partition, now: int, options: QueueOptions, history: History) -> list[Event]:
+    """T4: messages that every group is done with go `completedRetentionSeconds` after they were settled.
+
+    One that another group still needs is passed over here; that group's own settlement brings it back.
+    """
+    if not options.retention_enabled or not options.completed_retention_seconds:
+        return []
+    chosen: dict[int, int] = {}
+    swept = state.swept_seq
+    for record in history.settlements(state.swept_seq):
+        if record.at + options.completed_retention_seconds * SECOND > now or len(chosen) >= TICK_LIMIT:
+            break
+        for first, count, pushed_at in record.runs:
+            for position in range(first, first + count):
+                if position not in state.deleted and _done(state, position) and len(chosen) < TICK_LIMIT:
+                    chosen[position] = pushed_at
+        if len(chosen) < TICK_LIMIT:
+            swept = record.seq
+    if swept == state.swept_seq and not chosen:
+        return []
+    positions = sorted(chosen)
+    runs = runs_of((position, chosen[position]) for position in positions)
+    return [MessagesDeleted(runs, count_settled(state, positions, history), swept)]
+
+
+def count_settled(state: Partition, positions: list[int], history: History) -> tuple[SettledCount, ...]:
+    """How many of the messages each group has settled, by outcome; groups without any are left out."""
+    counts = []
+    for group, view in state.groups.items():
+        outcomes = [
+            ended.outcome
+            for position in positions
+            if position < view.cursor and position not in view.open
+            if (ended := history.settled(group, position)) is not None
+        ]
+        if outcomes:
+            by = (outcomes.count("completed"), outcomes.count("failed"), outcomes.count("dead_letter"))
+            counts.append(SettledCount(group, *by))
+    return tuple(counts)
+
+
+def _pending_before(
+    state: Partition, view: GroupView, pushed_by: int, options: QueueOptions, history: History
+) -> Iterator[tuple[int, Open]]:
+    """Pending messages pushed at or before `pushed_by`, in order of position, up to the limit of a tick."""
+    left = TICK_LIMIT
+    for position in sorted(position for _, position in view.waiting):
+        message = view.open[position]
+        if message.pushed_at <= pushed_by and left:
+            left -= 1
+            yield position, message
+    for candidate in fresh(state, view, options, history):
+        if candidate.pushed_at > pushed_by or not left:
+            return
+        left -= 1
+        yield candidate.position, Open(candidate.pushed_at)
+
+
+def _done(state: Partition, position: int) -> bool:
+    return all(position < view.cursor and position not in view.open for view in state.groups.values())

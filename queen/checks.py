@@ -1,0 +1,93 @@
+"""What callers of the broker may hand in (N1, N5, O1, O4, A1): everything is looked at before anything is done.
+
+Imports vocabulary only. Each refusal is an `Invalid` that names the field by its name on the wire.
+"""
+
+import msgspec
+
+from queen.errors import Invalid
+from queen.messages import Acknowledgement, Message, NewMessage
+from queen.names import check_name
+from queen.rawjson import check as check_json
+
+MAX_BATCH = 1000
+MAX_DELAY_S = 2**31 - 1
+_STATUSES = ("completed", "failed", "retry", "dead_letter")
+_MODES = ("all", "new")
+
+
+def payload_of(item: NewMessage, where: str) -> bytes:
+    """The payload of a message as JSON text, once its other fields have been looked at."""
+    check_name(item.queue, f"{where}queue")
+    check_name(item.partition, f"{where}partition")
+    optional = (
+        ("transactionId", item.transaction_id),
+        ("traceId", item.trace_id),
+        ("namespace", item.namespace),
+        ("task", item.task),
+    )
+    for field, value in optional:
+        if value is not None:
+            check_name(value, where + field)
+    delay = item.delay_seconds
+    if delay is not None and (isinstance(delay, bool) or not 0 <= delay <= MAX_DELAY_S):
+        raise Invalid(f"{where}delaySeconds", f"must be from 0 to {MAX_DELAY_S}")
+    if isinstance(item.payload, msgspec.Raw):
+        text = bytes(item.payload) or b"null"
+        check_json(text, f"{where}payload")
+        return text
+    try:
+        return msgspec.json.encode(item.payload)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"{where}payload", f"can't be JSON: {error}") from error
+
+
+def check_scope(queue: str | None, partition: str | None, namespace: str | None, task: str | None) -> None:
+    """A pop looks at a queue, at a queue's partition, or at a namespace and a task."""
+    for field, value in (("queue", queue), ("partition", partition), ("namespace", namespace), ("task", task)):
+        if value is not None:
+            check_name(value, field)
+    if queue is None and partition is not None:
+        raise Invalid("partition", "needs a queue")
+    if queue is not None and (namespace is not None or task is not None):
+        raise Invalid("namespace" if namespace is not None else "task", "does not go with a queue")
+    if queue is None and namespace is None and task is None:
+        raise Invalid("namespace", "namespace or task is required where no queue is named")
+
+
+def check_pop(group: str | None, batch: int, partitions: int, worker: str | None, mode: str | None) -> None:
+    """The rest of a pop."""
+    if group is not None:
+        check_name(group, "consumerGroup")
+    if worker is not None:
+        check_name(worker, "workerId")
+    for field, value in (("batch", batch), ("partitions", partitions)):
+        if isinstance(value, bool) or not 1 <= value <= MAX_BATCH:
+            raise Invalid(field, f"must be from 1 to {MAX_BATCH}")
+    if mode is not None and mode not in _MODES:
+        raise Invalid("subscriptionMode", f"must be one of {', '.join(_MODES)}")
+
+
+def check_ack(entry: Acknowledgement, where: str) -> None:
+    """One acknowledgement."""
+    check_name(entry.transaction_id, f"{where}transactionId")
+    if entry.status not in _STATUSES:
+        raise Invalid(f"{where}status", f"must be one of {', '.join(_STATUSES)}")
+    if entry.consumer_group is not None:
+        check_name(entry.consumer_group, f"{where}consumerGroup")
+    if entry.error is not None:
+        try:
+            entry.error.encode()
+        except UnicodeEncodeError:
+            raise Invalid(f"{where}error", "must not contain lone surrogates") from None
+
+
+def acknowledgement_of(message: Message, status: str, error: str | None = None) -> Acknowledgement:
+    """The acknowledgement of a delivered message under the lease that it came with."""
+    return Acknowledgement(
+        transaction_id=message.transaction_id,
+        status=status,  # type: ignore[arg-type]  # looked at by `check_ack`
+        error=error,
+        lease_id=message.lease_id,
+        consumer_group=message.consumer_group,
+    )

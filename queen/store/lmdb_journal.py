@@ -1,0 +1,414 @@
+"""The journal on LMDB, 0.9 format. The only module that imports lmdb; it knows no trio, so that tools can use it.
+
+Three kinds of named database in one environment: `journal` (number and chunk -> part of a frame), one for each
+`Table`, and `fence`, which holds the epoch. The folder's lock is `data_dir`'s; the fence is for the case that it fails.
+"""
+
+import errno
+import os
+import struct
+import threading
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final, Self, TypeAlias
+
+import lmdb
+from lmdb import verify as lmdb_verify
+
+from queen.errors import ChainBroken, Conflict, FormatUnknown, StoreFailed, StoreFull
+from queen.store.journal import Change, Room, Table
+
+MAP_SIZE: Final = 1 << 40
+"""Address space, not disk: the file grows as it is written."""
+RESERVE: Final = 64 << 20
+"""Bytes that `room` keeps back, so that acknowledgements are still written when pushes are refused (W4)."""
+
+# In quotes: it takes a parameter in the stubs alone.
+_Transaction: TypeAlias = "lmdb.Transaction[bytes]"
+
+_FORMAT = 0
+_EPOCH = b"epoch"
+_KEY = struct.Struct(">QH")
+_NUMBER = struct.Struct(">Q")
+# A value that doesn't fit a leaf gets pages of its own, with one header of 16 bytes. Values that span several pages
+# need neighbouring free ones, which a worn file has not (100 kB values reused no page at all); so frames are cut into
+# chunks that fill one page exactly, 4,080 bytes where a page is 4,096. Every key names a chunk, also a lone one: one
+# form of key, and a frame's length need not be known to find its parts.
+_PAGE_HEADER = 16
+_MAX_CHUNKS = 1 << 16
+# One read transaction of `frames` brings at most this much.
+_READ_FRAMES = 256
+_READ_BYTES = 1 << 20
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class LmdbJournal:
+    """A `Journal`. Commits come from one thread, everything else from one other; each call begins and ends its own
+    transaction, as LMDB wants a writer's on one thread."""
+
+    def __init__(self, env: lmdb.Environment, folder: Path, reserve: int, readonly: bool) -> None:
+        self._env = env
+        self._folder = folder
+        self._reserve = reserve
+        self._readonly = readonly
+        # Held by a commit from begin to end, and by whoever moves the map: LMDB crashes if the two meet.
+        self._turn = threading.Lock()
+        self._failed = False
+        self._closed = False
+        self._journal = self._database("journal")
+        self._fence = self._database("fence")
+        self._tables = {table: self._database(table) for table in Table}
+        stat = env.stat()
+        self._page = stat["psize"]
+        self._chunk = self._page - _PAGE_HEADER
+        self._epoch = 0
+        self._head = 0
+
+    @classmethod
+    def open(cls, folder: Path, *, map_size: int = MAP_SIZE, reserve: int = RESERVE, readonly: bool = False) -> Self:
+        """Open or create the environment in `folder`; for writing, claim the next epoch.
+
+        Sizes are in bytes. Raises `FormatUnknown` where the file is not LMDB's or holds no journal, `StoreFull` and
+        `StoreFailed` where it can't be written.
+        """
+        try:
+            env = lmdb.open(
+                str(folder),
+                map_size=map_size,
+                max_dbs=len(Table) + 2,
+                # For the folder if it has to be made; the files get this without the x bits.
+                mode=0o700,
+                readonly=readonly,
+                # Without it a cold replay reads 40 k frames/s instead of 280 k, and a cold read of one frame at random
+                # takes 0.12 ms instead of 0.15: queues read in order.
+                readahead=True,
+                max_spare_txns=1,
+                lib_version=_FORMAT,
+            )
+        except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
+            raise FormatUnknown(f"{folder} holds no journal of ours: {error}.") from error
+        try:
+            journal = cls(env, folder, reserve, readonly)
+            journal._start()
+        except lmdb.NotFoundError as error:
+            env.close()
+            raise FormatUnknown(f"{folder} holds no journal of ours: {error}.") from error
+        except lmdb.Error as error:
+            env.close()
+            raise StoreFailed(f"{folder} can't be opened: {error}.") from error
+        except BaseException:
+            env.close()
+            raise
+        return journal
+
+    @property
+    def head(self) -> int:
+        """The number of the last frame, 0 for an empty journal. Read anew where somebody else is the writer."""
+        if self._readonly:
+            with self._reading() as txn:
+                return self._last(txn)
+        return self._head
+
+    @property
+    def epoch(self) -> int:
+        """The fencing epoch that this opening claimed; for one that only reads, the latest that it saw."""
+        return self._epoch
+
+    # -- writing ------------------------------------------------------------------------------------------
+
+    def commit(self, expected: int, frames: Sequence[bytes], changes: Sequence[Change] = ()) -> None:
+        """Append the frames behind number `expected` and make the changes: all or nothing, synced on return."""
+        with self._turn:
+            self._check_usable()
+            if expected != self._head:
+                raise Conflict(f"The journal's head is {self._head}, not {expected}.")
+            txn = self._begin()
+            try:
+                if txn.get(_EPOCH, db=self._fence) != _NUMBER.pack(self._epoch):
+                    raise Conflict("Another opening has taken this journal over.")
+                self._append(txn, expected, frames)
+                self._change(txn, changes)
+            except lmdb.Error as error:
+                # Nothing is visible before the commit, whatever pages were written early.
+                txn.abort()
+                raise self._before_commit(error) from error
+            except BaseException:
+                txn.abort()
+                raise
+            self._finish(txn, sum(map(len, frames)))
+            self._head = expected + len(frames)
+
+    def clear(self, table: Table) -> None:
+        """Remove every row of a table; durable on return. Only while nobody commits."""
+        with self._turn:
+            self._check_usable()
+            txn = self._begin()
+            try:
+                txn.drop(self._tables[table], delete=False)
+            except lmdb.Error as error:
+                txn.abort()
+                raise self._before_commit(error) from error
+            self._finish(txn, 0)
+
+    def _append(self, txn: _Transaction, expected: int, frames: Sequence[bytes]) -> None:
+        size = self._chunk
+        items: list[tuple[bytes, bytes | memoryview]] = []
+        for seq, frame in enumerate(frames, expected + 1):
+            if len(frame) <= size:
+                items.append((_KEY.pack(seq, 0), frame))
+                continue
+            view = memoryview(frame)
+            assert len(view) <= size * _MAX_CHUNKS, f"frame {seq} is too long: {len(view)} bytes"
+            items.extend(
+                (_KEY.pack(seq, chunk), view[start : start + size])
+                for chunk, start in enumerate(range(0, len(view), size))
+            )
+        if not items:
+            return
+        # A key out of order is not refused but left out, and the transaction would still commit: count.
+        _, added = txn.cursor(self._journal).putmulti(items, append=True)
+        if added != len(items):
+            self._failed = True
+            raise StoreFailed(f"The journal holds records behind its head, {expected}: this Queen must not go on.")
+
+    def _change(self, txn: _Transaction, changes: Sequence[Change]) -> None:
+        # The last change of a key wins; in key order and in one call LMDB is quickest.
+        latest: dict[Table, dict[bytes, bytes | None]] = {}
+        for table, key, value in changes:
+            assert key, "an empty key"
+            latest.setdefault(table, {})[key] = value
+        for table, rows in latest.items():
+            db = self._tables[table]
+            puts = sorted((key, value) for key, value in rows.items() if value is not None)
+            if puts:
+                txn.cursor(db).putmulti(puts)
+            for key, value in rows.items():
+                if value is None:
+                    txn.delete(key, db=db)
+
+    def _begin(self) -> _Transaction:
+        try:
+            return self._env.begin(write=True)
+        except lmdb.Error as error:
+            self._failed = True
+            raise StoreFailed(f"The journal can't be written: {error}.") from error
+
+    def _before_commit(self, error: lmdb.Error) -> Exception:
+        """What to raise for an error before the commit, whose outcome is known: nothing was written."""
+        if isinstance(error, lmdb.MapFullError | lmdb.TxnFullError) or error.code in _NO_ROOM:
+            return StoreFull("There is no room left in the journal.")
+        if isinstance(error, lmdb.BadValsizeError):
+            return AssertionError(f"a key that LMDB doesn't take: {error}")
+        self._failed = True
+        return StoreFailed(f"The journal can't be written: {error}.")
+
+    def _finish(self, txn: _Transaction, size: int) -> None:
+        """Commit, or raise `StoreFull` where it is sure that nothing was committed, else `StoreFailed`.
+
+        LMDB writes the pages, syncs them, and only then writes the meta page that makes them count. A failure up
+        to there leaves the environment sound; one at the meta page makes every later `begin` fail. A full disk shows
+        as ENOSPC or, where a write came out short, as EIO, which a sick disk says as well: an EIO counts as "full"
+        only if the disk is. The pages of a transaction that failed are written anew by the next one that needs them,
+        so a sync that failed over them can't lose anything later.
+        """
+        try:
+            txn.commit()
+        except lmdb.Error as error:
+            full = isinstance(error, lmdb.MapFullError | lmdb.TxnFullError) or error.code in _NO_ROOM
+            if error.code == errno.EIO:
+                full = self._disk_free() < 2 * size + (1 << 20)
+            if full and self._unchanged():
+                raise StoreFull("There is no room left for the journal.") from error
+            self._failed = True
+            raise StoreFailed(f"A commit failed, and its outcome is unknown: {error}.") from error
+
+    def _unchanged(self) -> bool:
+        try:
+            txn = self._env.begin(write=True)
+        except lmdb.Error:
+            return False
+        try:
+            return self._last(txn) == self._head
+        finally:
+            txn.abort()
+
+    def _check_usable(self) -> None:
+        assert not self._closed, "the journal is closed"
+        assert not self._readonly, "the journal was opened for reading"
+        if self._failed:
+            raise StoreFailed("An earlier commit failed; this process must not write again.")
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def frame(self, seq: int) -> bytes | None:
+        """The frame of that number, or None."""
+        with self._reading() as txn:
+            first = txn.get(_KEY.pack(seq, 0), db=self._journal)
+            if first is None or len(first) < self._chunk:
+                return first
+            cursor = txn.cursor(self._journal)
+            cursor.set_key(_KEY.pack(seq, 0))
+            prefix, parts = _NUMBER.pack(seq), []
+            for key, part in cursor:
+                if not key.startswith(prefix):
+                    break
+                parts.append(part)
+            return b"".join(parts)
+
+    def frames(self, after: int) -> Iterator[tuple[int, bytes]]:
+        """Frames in order, those after number `after`. May be consumed slowly: no snapshot is pinned."""
+        while page := self._read_page(after + 1):
+            yield from page
+            after = page[-1][0]
+
+    def _read_page(self, start: int) -> list[tuple[int, bytes]]:
+        page: list[tuple[int, bytes]] = []
+        parts: list[bytes] = []
+        latest = size = 0
+        with self._reading() as txn:
+            cursor = txn.cursor(self._journal)
+            if not cursor.set_range(_KEY.pack(start, 0)):
+                return page
+            for key, part in cursor:
+                seq = _KEY.unpack(key)[0]
+                if parts and seq != latest:
+                    page.append((latest, b"".join(parts)))
+                    parts = []
+                    if len(page) >= _READ_FRAMES or size >= _READ_BYTES:
+                        return page
+                latest = seq
+                parts.append(part)
+                size += len(part)
+        page.append((latest, b"".join(parts)))
+        return page
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        """The value under exactly this key, or None."""
+        if not key:
+            return None
+        with self._reading() as txn:
+            return txn.get(key, db=self._tables[table])
+
+    def floor(self, table: Table, key: bytes) -> tuple[bytes, bytes] | None:
+        """The row with the greatest key that is at most `key`, or None."""
+        if not key:
+            return None
+        with self._reading() as txn:
+            cursor = txn.cursor(self._tables[table])
+            found = cursor.set_range(key)
+            if found and cursor.key() == key:
+                return cursor.item()
+            found = cursor.prev() if found else cursor.last()
+            return cursor.item() if found else None
+
+    def scan(
+        self, table: Table, start: bytes, stop: bytes | None = None, limit: int = 1000
+    ) -> list[tuple[bytes, bytes]]:
+        """Up to `limit` rows in key order with start <= key < stop (`stop` None: to the end)."""
+        rows: list[tuple[bytes, bytes]] = []
+        with self._reading() as txn:
+            cursor = txn.cursor(self._tables[table])
+            if not (cursor.set_range(start) if start else cursor.first()):
+                return rows
+            for row in islice(cursor, limit):
+                if stop is not None and row[0] >= stop:
+                    break
+                rows.append(row)
+        return rows
+
+    def _reading(self) -> _Transaction:
+        try:
+            return self._env.begin()
+        except lmdb.MapResizedError:
+            # The writer, another process, has grown the map; 0 takes over its size.
+            self._env.set_mapsize(0)
+            return self._env.begin()
+        except lmdb.Error as error:
+            raise StoreFailed(f"The journal can't be read: {error}.") from error
+
+    # -- housekeeping -------------------------------------------------------------------------------------
+
+    def room(self) -> Room:
+        """What is left on the disk and in the map; cheap enough to ask at every commit.
+
+        `used` counts the pages that hold something. The others of the file are free to be used again, except for
+        what their list takes (8 bytes a page), for those that the last commit freed, and for those that a reader still
+        looks at.
+        """
+        info = self._env.info()
+        with self._reading() as txn:
+            stats = [txn.stat(db) for db in (self._journal, self._fence, *self._tables.values())]
+        pages = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
+        used = pages * self._page
+        high = (info["last_pgno"] + 1) * self._page
+        again = max(high - used, 0) * 255 // 256
+        free = min(self._disk_free(), info["map_size"] - high) + again - self._reserve
+        return Room(max(free, 0), used)
+
+    def maintain(self) -> None:
+        """Housekeeping between commits, on the thread that reads: grow the map, drop dead readers.
+
+        The map moves when it grows, and a transaction that is open meanwhile reads freed memory. The reader is this
+        very thread and has none open; the writer is kept out by `_turn`. If it is at work, the next call will do it.
+        """
+        if not self._turn.acquire(blocking=False):
+            return
+        try:
+            # What a killed process was reading would be kept for ever.
+            self._env.reader_check()
+            info = self._env.info()
+            size = info["map_size"]
+            if not self._readonly and (info["last_pgno"] + 1) * self._page > size * 4 // 5:
+                self._env.set_mapsize(2 * size)
+        except lmdb.Error as error:
+            self._failed = True
+            raise StoreFailed(f"The journal's map can't grow: {error}.") from error
+        finally:
+            self._turn.release()
+
+    def close(self) -> None:
+        """Release everything. Idempotent."""
+        with self._turn:
+            if not self._closed:
+                self._closed = True
+                self._env.close()
+
+    def _start(self) -> None:
+        # A process that was killed leaves its readers behind, and with them the pages that they pinned.
+        self._env.reader_check()
+        with self._reading() as txn:
+            self._head = self._last(txn)
+            latest = txn.get(_EPOCH, db=self._fence)
+        self._epoch = _NUMBER.unpack(latest)[0] if latest else 0
+        if self._readonly:
+            return
+        self._epoch += 1
+        txn = self._begin()
+        try:
+            txn.put(_EPOCH, _NUMBER.pack(self._epoch), db=self._fence)
+        except lmdb.Error as error:
+            txn.abort()
+            raise self._before_commit(error) from error
+        self._finish(txn, 0)
+
+    def _database(self, name: str) -> lmdb._Database:
+        return self._env.open_db(name.encode(), create=not self._readonly)
+
+    def _last(self, txn: _Transaction) -> int:
+        cursor = txn.cursor(self._journal)
+        return int(_KEY.unpack(cursor.key())[0]) if cursor.last() else 0
+
+    def _disk_free(self) -> int:
+        disk = os.statvfs(self._folder)
+        return disk.f_bavail * disk.f_frsize
+
+
+def check_pages(folder: Path) -> None:
+    """Walk every page of the file without opening it as a database (140 MiB/s); raise `ChainBroken` at a fault."""
+    try:
+        faults = lmdb_verify.verify(str(folder))  # type: ignore[no-untyped-call]
+    except lmdb_verify.VerifyError as error:
+        faults = [str(error)]
+    if faults:
+        raise ChainBroken(f"The data file in {folder} is damaged: {faults[0]}.")

@@ -1,0 +1,202 @@
+"""What is derived from the records: where messages lie, by position and by transactionId, and how they ended.
+
+Rows on disk up to a checkpoint, and tails in memory for what is newer. All of it can be made anew from the
+journal, so none of it is evidence: a wrong row can only be a bug or damage, and `queen verify` compares.
+"""
+
+from collections.abc import Callable, Iterator
+
+from queen.errors import ChainBroken
+from queen.events import AnyEvent, MessagesSettled
+from queen.history import Place, PushedRun, Settled, SettledRecord
+from queen.names import message_id, uuid_number
+from queen.store import keys
+from queen.store.journal import Journal, Table
+from queen.store.records import Records
+from queen.store.tail import Settling, Tail, is_generated, settled_of
+
+TAIL_LIMIT = 16_384
+"""Rows that a tail may hold before the engine should freeze it: about 10 ms of sorting and writing."""
+_PAGE = 64
+
+
+class Projections:
+    """Answers questions about the past, of disk and tails together.
+
+    `stored(partition, position)` says whether that message still exists; the catalogue knows.
+    """
+
+    def __init__(self, journal: Journal, records: Records, stored: Callable[[int, int], bool]) -> None:
+        self._journal = journal
+        self._records = records
+        self._stored = stored
+        self._tails = [Tail()]
+
+    @property
+    def size(self) -> int:
+        """Rows in the tail that still grows."""
+        return self._tails[-1].size
+
+    def add(self, seq: int, partition: int, at: int, shift: int, events: tuple[AnyEvent, ...]) -> None:
+        """Take in one record, in order, no earlier than it is handed to the writer."""
+        self._tails[-1].add(seq, partition, at, shift, events)
+
+    def freeze(self) -> Tail:
+        """The tail so far, to be written; a new one grows from here."""
+        frozen = self._tails[-1]
+        self._tails.append(Tail())
+        return frozen
+
+    def written(self, tail: Tail) -> None:
+        """Forget a frozen tail whose rows are durable."""
+        self._tails.remove(tail)
+
+    def history(self, partition: int) -> "PartitionHistory":
+        """The past of one partition, as its rules see it."""
+        return PartitionHistory(self, partition)
+
+    # -- positions ----------------------------------------------------------------------------------------
+
+    def runs(self, partition: int, position: int) -> Iterator[PushedRun]:
+        """See `History.runs`. Rows and tails never overlap for long: a run that both have is given once."""
+        following = position
+        if not any(tail.covers(partition, position) for tail in self._tails):
+            for run in self._rows(partition, position):
+                following = run.first + run.length
+                yield run
+        for tail in list(self._tails):
+            for run in tail.runs(partition, following):
+                following = run.first + run.length
+                yield run
+
+    def _rows(self, partition: int, position: int) -> Iterator[PushedRun]:
+        row = self._journal.floor(Table.RUNS, keys.run_key(partition, position))
+        start = keys.run_key(partition, position + 1)
+        rows = [] if row is None else [row]
+        limit = 1
+        while True:
+            for key, value in rows:
+                owner, run, more = keys.read_run(key, value)
+                if owner == partition and run.first + run.length > position:
+                    yield self._complete(run) if more else run
+            rows = self._journal.scan(Table.RUNS, start, keys.run_key(partition + 1, 0), limit)
+            if not rows:
+                return
+            start = rows[-1][0] + b"\0"
+            limit = _PAGE
+
+    def _complete(self, run: PushedRun) -> PushedRun:
+        pushed = self._records.read(run.seq).pushed
+        if pushed is None:
+            raise ChainBroken(f"Record {run.seq} holds no messages, though a projection says so.")
+        return run._replace(delays_s=pushed.delays_s, key=pushed.key)
+
+    # -- endings ------------------------------------------------------------------------------------------
+
+    def settled(self, partition: int, group: int, position: int) -> Settled | None:
+        """See `History.settled`."""
+        for tail in reversed(self._tails):
+            entry = tail.settling(partition, group, position)
+            if entry is not None:
+                return settled_of(entry, position)
+        row = self._journal.get(Table.SETTLED, keys.settled_key(partition, group, position))
+        if row is None:
+            return None
+        offset = 8 * (position % keys.CELLS)
+        seq = keys.number(row[offset : offset + 8])
+        if not seq:
+            return None
+        record = self._records.read(seq)
+        for event in reversed(record.events):
+            if isinstance(event, MessagesSettled) and event.group == group:
+                entry = Settling(seq, record.at, event.runs, event)
+                if entry.holds(position):
+                    return settled_of(entry, position)
+        raise ChainBroken(f"Record {seq} did not settle position {position}, though a projection says so.")
+
+    def settlements(self, partition: int, after_seq: int) -> Iterator[SettledRecord]:
+        """See `History.settlements`."""
+        start = keys.settlement_key(partition, after_seq + 1)
+        last = after_seq
+        while rows := self._journal.scan(Table.SETTLEMENTS, start, keys.settlement_key(partition + 1, 0), _PAGE):
+            for row in rows:
+                _, last, at = keys.read_settlement(row)
+                events = self._records.read(last).events
+                runs = [run for event in events if isinstance(event, MessagesSettled) for run in event.runs]
+                yield SettledRecord(last, at, tuple(runs))
+            start = rows[-1][0] + b"\0"
+        for tail in list(self._tails):
+            for record in tail.settlements(partition):
+                if record.seq > last:
+                    yield record
+
+    # -- ids ----------------------------------------------------------------------------------------------
+
+    def find(self, transaction_id: str) -> Place | None:
+        """See `History.find`."""
+        for tail in reversed(self._tails):
+            place = tail.find(transaction_id)
+            if place is not None and self._stored(place.partition, place.position):
+                return place
+        prefix = keys.named_prefix(transaction_id)
+        for key, _ in self._journal.scan(Table.IDS, prefix, _after(prefix)):
+            place = self._named(transaction_id, *keys.read_named(key))
+            if place is not None:
+                return place
+        number = uuid_number(transaction_id)
+        return None if number is None else self._generated(number)
+
+    def _named(self, transaction_id: str, seq: int, index: int) -> Place | None:
+        record = self._records.read(seq)
+        pushed = record.pushed
+        if pushed is None or pushed.transaction_ids[index : index + 1] != (transaction_id,):
+            return None
+        place = Place(record.partition, pushed.first + index, message_id(int.from_bytes(pushed.base), index))
+        return place if self._stored(place.partition, place.position) else None
+
+    def _generated(self, number: int) -> Place | None:
+        found = keys.read_generated(self._journal.floor(Table.IDS, keys.generated_key(number)))
+        if found is None:
+            return None
+        base, seq, length = found
+        index, odd = divmod(number - base, 2)
+        if not odd or index >= length:
+            return None
+        record = self._records.read(seq)
+        pushed = record.pushed
+        if pushed is None or not is_generated(pushed, index):
+            return None
+        place = Place(record.partition, pushed.first + index, message_id(base, index))
+        return place if self._stored(place.partition, place.position) else None
+
+
+class PartitionHistory:
+    """`History` of one partition."""
+
+    __slots__ = ("_partition", "_past")
+
+    def __init__(self, past: Projections, partition: int) -> None:
+        self._past = past
+        self._partition = partition
+
+    def runs(self, position: int) -> Iterator[PushedRun]:
+        """See `History.runs`."""
+        return self._past.runs(self._partition, position)
+
+    def settled(self, group: int, position: int) -> Settled | None:
+        """See `History.settled`."""
+        return self._past.settled(self._partition, group, position)
+
+    def settlements(self, after_seq: int) -> Iterator[SettledRecord]:
+        """See `History.settlements`."""
+        return self._past.settlements(self._partition, after_seq)
+
+    def find(self, transaction_id: str) -> Place | None:
+        """See `History.find`."""
+        return self._past.find(transaction_id)
+
+
+def _after(prefix: bytes) -> bytes | None:
+    """The first key that starts with a greater prefix, None where there is none."""
+    number = int.from_bytes(prefix) + 1
+    return None if number >> (8 * len(prefix)) else number.to_bytes(len(prefix))

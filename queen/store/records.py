@@ -1,0 +1,37 @@
+"""Reading single records, with the last few kept: a pop and the acks behind it ask for the same ones."""
+
+from collections import OrderedDict
+
+from queen.errors import ChainBroken
+from queen.store.format import Record, unpack
+from queen.store.journal import Journal
+
+CACHE_BYTES = 8 * 1024 * 1024
+"""Frames kept, in bytes. What they take unpacked is a small multiple of it."""
+
+
+class Records:
+    """Durable records by number."""
+
+    def __init__(self, journal: Journal, cache_bytes: int = CACHE_BYTES) -> None:
+        self._journal = journal
+        self._limit = cache_bytes
+        self._kept: OrderedDict[int, tuple[Record, int]] = OrderedDict()
+        self._bytes = 0
+
+    def read(self, seq: int) -> Record:
+        """The record of that number; raises `ChainBroken` where it is missing or damaged."""
+        kept = self._kept.get(seq)
+        if kept is not None:
+            self._kept.move_to_end(seq)
+            return kept[0]
+        frame = self._journal.frame(seq)
+        if frame is None:
+            raise ChainBroken(f"Record {seq} is missing.")
+        record = unpack(seq, frame)
+        self._kept[seq] = record, len(frame)
+        self._bytes += len(frame)
+        while self._bytes > self._limit and len(self._kept) > 1:
+            _, (_, size) = self._kept.popitem(last=False)
+            self._bytes -= size
+        return record

@@ -1,0 +1,174 @@
+"""The newest part of the projections, in memory until it is written: one `Tail` is one write. Pure.
+
+Bounded: the engine freezes a tail and starts another before it grows past `projections.TAIL_LIMIT`.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import groupby
+
+from queen.events import AnyEvent, MessagesPushed, MessagesRevived, MessagesSettled, Run
+from queen.history import Place, PushedRun, Settled, SettledRecord
+from queen.names import message_id, uuid_number
+from queen.store import keys
+from queen.store.journal import Change, Journal, Table
+
+_BLOCK_BITS = 12
+
+
+class Settling:
+    """Messages of one partition and group that one event settled (or, with no event, made pending again)."""
+
+    __slots__ = ("at", "event", "runs", "seq")
+
+    def __init__(self, seq: int, at: int, runs: tuple[Run, ...], event: MessagesSettled | None) -> None:
+        self.seq, self.at, self.runs, self.event = seq, at, runs, event
+
+    def holds(self, position: int) -> bool:
+        """Whether the position is among the messages."""
+        return any(run.first <= position < run.first + run.length for run in self.runs)
+
+
+class Tail:
+    """What records have added to the projections since the last freeze. `size` counts rows, roughly."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.last_seq = 0
+        self._runs: dict[int, list[PushedRun]] = defaultdict(list)
+        self._named: dict[str, tuple[Place, int, int]] = {}
+        self._blocks: dict[int, list[tuple[int, int, int, MessagesPushed]]] = defaultdict(list)
+        self._settled: dict[tuple[int, int], list[Settling]] = defaultdict(list)
+        self._settlements: dict[int, list[SettledRecord]] = defaultdict(list)
+
+    def add(self, seq: int, partition: int, at: int, shift: int, events: tuple[AnyEvent, ...]) -> None:
+        """Take in one record."""
+        self.last_seq = seq
+        settled: list[Run] = []
+        for event in events:
+            if type(event) is MessagesPushed:
+                self._add_pushed(seq, partition, at, shift, event)
+            elif type(event) is MessagesSettled:
+                self._settled[partition, event.group].append(Settling(seq, at, event.runs, event))
+                settled += event.runs
+                self.size += len(event.runs)
+            elif type(event) is MessagesRevived:
+                self._settled[partition, event.group].append(Settling(seq, at, event.runs, None))
+        if settled:
+            self._settlements[partition].append(SettledRecord(seq, at, tuple(settled)))
+
+    def _add_pushed(self, seq: int, partition: int, at: int, shift: int, event: MessagesPushed) -> None:
+        length = len(event.sizes)
+        base = int.from_bytes(event.base)
+        self._runs[partition].append(
+            PushedRun(event.first, length, at, seq, at + shift, event.delays_s, event.key)
+        )
+        self._blocks[base >> _BLOCK_BITS].append((base, seq, partition, event))
+        self.size += 2
+        for index, name in enumerate(event.transaction_ids):
+            if name is not None:
+                place = Place(partition, event.first + index, message_id(base, index))
+                self._named[name] = place, seq, index
+        self.size += len(event.transaction_ids)
+
+    # -- questions ----------------------------------------------------------------------------------------
+
+    def runs(self, partition: int, position: int) -> list[PushedRun]:
+        """The partition's newest records of pushed messages from the one that holds `position` on, in order."""
+        runs = self._runs.get(partition)
+        if runs is None:
+            return []
+        index = bisect_right(runs, position, key=_first) - 1
+        return runs[max(index, 0) :] if index < 0 or runs[index].first + runs[index].length > position else runs[index + 1 :]
+
+    def covers(self, partition: int, position: int) -> bool:
+        """Whether whatever stands at `position` or behind it was pushed in this tail, or later."""
+        runs = self._runs.get(partition)
+        return runs is not None and runs[0].first <= position
+
+    def settling(self, partition: int, group: int, position: int) -> Settling | None:
+        """The last thing that happened to the message here, in the sense of `Settling`."""
+        for entry in reversed(self._settled.get((partition, group), ())):
+            if entry.holds(position):
+                return entry
+        return None
+
+    def settlements(self, partition: int) -> list[SettledRecord]:
+        """Records that settled messages of the partition, in order."""
+        return self._settlements.get(partition, [])
+
+    def find(self, transaction_id: str) -> Place | None:
+        """The newest message of that transactionId, deleted or not."""
+        found = self._named.get(transaction_id)
+        if found is not None:
+            return found[0]
+        number = uuid_number(transaction_id)
+        if number is not None:
+            for base, _, partition, event in self._blocks.get(number >> _BLOCK_BITS, ()):
+                index, odd = divmod(number - base, 2)
+                if odd and 0 <= index < len(event.sizes) and is_generated(event, index):
+                    return Place(partition, event.first + index, message_id(base, index))
+        return None
+
+    # -- writing ------------------------------------------------------------------------------------------
+
+    def changes(self, journal: Journal) -> list[Change]:
+        """Everything as rows, each table in key order. Reads the rows of SETTLED that it completes."""
+        return [*self._run_rows(), *self._id_rows(), *self._settled_rows(journal), *self._settlement_rows()]
+
+    def _run_rows(self) -> Iterator[Change]:
+        for partition in sorted(self._runs):
+            for run in self._runs[partition]:
+                yield Change(Table.RUNS, keys.run_key(partition, run.first), keys.run_value(run))
+
+    def _id_rows(self) -> list[Change]:
+        rows = [
+            Change(Table.IDS, keys.generated_key(base), keys.generated_value(seq, len(event.sizes)))
+            for entries in self._blocks.values()
+            for base, seq, _, event in entries
+        ]
+        rows += [
+            Change(Table.IDS, keys.named_key(name, seq, index), b"") for name, (_, seq, index) in self._named.items()
+        ]
+        rows.sort()
+        return rows
+
+    def _settled_rows(self, journal: Journal) -> Iterator[Change]:
+        for partition, group in sorted(self._settled):
+            cells = {
+                position: 0 if entry.event is None else entry.seq
+                for entry in self._settled[partition, group]
+                for run in entry.runs
+                for position in range(run.first, run.first + run.length)
+            }
+            for page, positions in groupby(sorted(cells), key=lambda position: position // keys.CELLS):
+                key = keys.settled_key(partition, group, page * keys.CELLS)
+                row = bytearray(journal.get(Table.SETTLED, key) or bytes(8 * keys.CELLS))
+                for position in positions:
+                    offset = 8 * (position % keys.CELLS)
+                    row[offset : offset + 8] = keys.u64(cells[position])
+                yield Change(Table.SETTLED, key, bytes(row))
+
+    def _settlement_rows(self) -> Iterator[Change]:
+        for partition in sorted(self._settlements):
+            for record in self._settlements[partition]:
+                yield Change(Table.SETTLEMENTS, keys.settlement_key(partition, record.seq), keys.u64(record.at))
+
+
+def is_generated(event: MessagesPushed, index: int) -> bool:
+    """Whether the message's transactionId is the server's."""
+    return not event.transaction_ids or event.transaction_ids[index] is None
+
+
+def _first(run: PushedRun) -> int:
+    return run.first
+
+
+def settled_of(entry: Settling, position: int) -> Settled | None:
+    """How the message ended, None where it was made pending again."""
+    event = entry.event
+    if event is None:
+        return None
+    retries = event.retry_counts.get(position, 0)
+    return Settled(event.outcome, event.asked, event.lease, retries, event.error, entry.at)

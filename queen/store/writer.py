@@ -1,0 +1,211 @@
+"""The one writer: numbers and chains records, gathers what arrives while a commit runs into the next one, and
+calls back in order once it is synced. Nobody is told anything that is not durable, because every answer goes
+through `then`, also one that rests on nothing newer than what has been handed in.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import trio
+
+from queen.errors import QueenError, StoreFailed
+from queen.events import AnyEvent
+from queen.store.format import ORIGIN, digest_of, pack, unpack
+from queen.store.journal import Change, Journal
+
+PENDING_BYTES = 64 * 1024 * 1024
+"""Frames that may wait for the disk; past it, pushes are told to come back."""
+
+Then = Callable[[QueenError | None], None]
+Job = Callable[[], list[Change]]
+
+
+class Runner(Protocol):
+    """Runs a blocking call away from the event loop: a thread, or (in simulations) a pause of simulated time."""
+
+    async def __call__(self, call: Callable[[], Any]) -> None: ...
+
+
+async def in_thread(call: Callable[[], Any]) -> None:
+    """Run the call in a worker thread and wait for its end, whatever is cancelled meanwhile."""
+    await trio.to_thread.run_sync(call, limiter=_ONE, abandon_on_cancel=False)
+
+
+_ONE = trio.CapacityLimiter(1)
+
+
+class _Group:
+    """What one commit holds."""
+
+    __slots__ = ("frames", "size", "thens")
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.size = 0
+        self.thens: list[Then] = []
+
+
+class Writer:
+    """Group commit over one journal. Everything but `run` is synchronous."""
+
+    def __init__(self, journal: Journal, runner: Runner = in_thread) -> None:
+        self._journal = journal
+        self._runner = runner
+        self._group = _Group()
+        self._running: _Group | None = None
+        self._jobs: list[tuple[Job, Then]] = []
+        self._wake = trio.Event()
+        self._failure: QueenError | None = None
+        self._durable = journal.head
+        self._seq = journal.head
+        self._digest = _digest_at(journal, journal.head)
+        self.commits = 0
+
+    @property
+    def seq(self) -> int:
+        """The number of the last record handed in."""
+        return self._seq
+
+    @property
+    def digest(self) -> bytes:
+        """The digest of the last record handed in."""
+        return self._digest
+
+    @property
+    def busy(self) -> bool:
+        """Whether a commit is running."""
+        return self._running is not None
+
+    @property
+    def waiting(self) -> int:
+        """How many callbacks wait for a commit."""
+        return len(self._group.thens) + (len(self._running.thens) if self._running is not None else 0)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more waits for the disk than should."""
+        return self._group.size > PENDING_BYTES
+
+    @property
+    def failure(self) -> QueenError | None:
+        """Why this writer has stopped, None while it works."""
+        return self._failure
+
+    def append(
+        self,
+        partition: int,
+        at: int,
+        shift: int,
+        who: str,
+        request: bytes,
+        events: Sequence[AnyEvent],
+        payloads: Sequence[bytes] = (),
+    ) -> int:
+        """Hand in a record and return its number. What is appended without a checkpoint in between, and its
+        `then`, is in one commit. Raises the writer's failure once it has stopped."""
+        if self._failure is not None:
+            raise self._failure
+        seq = self._seq + 1
+        frame, digest = pack(seq, self._digest, at, partition, shift, who, request, events, payloads)
+        self._seq, self._digest = seq, digest
+        self._group.frames.append(frame)
+        self._group.size += len(frame)
+        self._wake.set()
+        return seq
+
+    def then(self, callback: Then) -> None:
+        """Call back once everything handed in so far is durable (None), or has failed (the error)."""
+        if self._failure is not None:
+            callback(self._failure)
+        elif self._group.frames:
+            self._group.thens.append(callback)
+        elif self._running is not None:
+            self._running.thens.append(callback)
+        else:
+            callback(None)
+
+    def write(self, job: Job, callback: Then) -> None:
+        """Make table changes behind everything handed in so far. The job computes them in the writer's thread."""
+        self._jobs.append((job, callback))
+        self._wake.set()
+
+    async def flushed(self) -> None:
+        """Wait until everything handed in so far is durable; raises the failure. Cancelling changes nothing."""
+        done = trio.Event()
+        results: list[QueenError | None] = []
+
+        def tell(error: QueenError | None) -> None:
+            results.append(error)
+            done.set()
+
+        self.then(tell)
+        await done.wait()
+        if results[0] is not None:
+            raise results[0]
+
+    async def run(self) -> None:
+        """Commit until cancelled, or until the first failure, which is raised after everyone was told."""
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if not self._group.frames and not self._jobs:
+                self._wake = trio.Event()
+                await self._wake.wait()
+            await self._commit()
+
+    async def drain(self) -> None:
+        """Commit everything that waits; for the end, when `run` has been cancelled."""
+        while self._failure is None and (self._group.frames or self._jobs):
+            await self._commit()
+
+    async def _commit(self) -> None:
+        group, self._group = self._group, _Group()
+        job, told = self._jobs.pop(0) if self._jobs else (None, None)
+        self._running = group
+        try:
+            with trio.CancelScope(shield=True):
+                await self._runner(partial(self._write, group.frames, job))
+        except QueenError as error:
+            self._fail(error, group, told)
+            raise
+        except Exception as error:
+            self._fail(StoreFailed(f"The journal failed: {error!r}"), group, told)
+            raise
+        self._running = None
+        self.commits += 1
+        self._durable += len(group.frames)
+        self._journal.maintain()
+        for callback in group.thens:
+            callback(None)
+        if told is not None:
+            told(None)
+
+    def stop(self, error: QueenError) -> None:
+        """Take nothing more: what waits is dropped and told so; what a commit is writing now is told the truth."""
+        if self._failure is None:
+            running = self._running
+            self._fail(error, _Group(), None)
+            self._running = running
+            self._wake.set()
+
+    def _write(self, frames: list[bytes], job: Job | None) -> None:
+        self._journal.commit(self._durable, frames, job() if job is not None else ())
+
+    def _fail(self, error: QueenError, group: _Group, told: Then | None) -> None:
+        """Nothing after a failed commit is known to be good: everybody who waits is told, then and later."""
+        self._failure = error
+        self._running = None
+        thens = [*group.thens, *self._group.thens, *([told] if told else []), *(then for _, then in self._jobs)]
+        self._group = _Group()
+        self._jobs = []
+        for callback in thens:
+            callback(error)
+
+
+def _digest_at(journal: Journal, seq: int) -> bytes:
+    if seq == 0:
+        return ORIGIN
+    frame = journal.frame(seq)
+    assert frame is not None, "a journal holds its head"
+    return digest_of(unpack(seq, frame))
