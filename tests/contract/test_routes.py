@@ -239,7 +239,7 @@ async def test_configure_keeps_resets_and_answers_with_everything(client: Client
     everything = as_dict(DEFAULTS)
     reply = await client.request("POST", "/api/v1/configure", {"queue": "q", "partition": 7})
     assert reply.status == 200
-    assert reply.json == {"queue": "q", "configured": True, "options": everything}
+    assert reply.json == {"queue": "q", "namespace": None, "task": None, "configured": True, "options": everything}
     first = {"queue": "q", "options": {"leaseTime": 600, "priority": -3}}
     reply = await client.request("POST", "/api/v1/configure", first)
     assert reply.json["options"] == everything | {"leaseTime": 600, "priority": -3}
