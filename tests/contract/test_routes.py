@@ -286,3 +286,16 @@ async def test_groups_consume_on_their_own(client: Client) -> None:
         assert message["consumerGroup"] == group
     assert await client.pop("q", "consumerGroup=a") == []
     assert await client.pop("q", "consumerGroup=late&subscriptionMode=new") == []
+
+
+async def test_a_group_may_begin_at_an_instant(client: Client) -> None:
+    """G2: what was pushed at or after it."""
+    await client.push("q", 1)
+    for group, start, expected in (
+        ("past", "2020-01-01T00:00:00Z", [1]),
+        ("past2", "2020-01-01T01:00:00%2B01:00", [1]),
+        ("future", "2199-01-01T00:00:00.000Z", []),
+        ("now", "now", []),
+    ):
+        messages = await client.pop("q", f"consumerGroup={group}&subscriptionFrom={start}")
+        assert [message["data"] for message in messages] == expected, group
