@@ -3,6 +3,7 @@
 A1-A5, R1, R2, L5 and the readings Z2-Z4. Each message of a batch has its own outcome; a refusal is a value.
 """
 
+from operator import itemgetter
 from typing import NamedTuple
 
 from queen.actors.decision import Decision, runs_of
@@ -16,16 +17,17 @@ from queen.replies import Settlement
 
 _MAX_DELAY_MS = 2**31 - 1
 # What an ack of this status may have led to: the same ack again finds one of these and answers it again (A3).
-_FINAL = {"completed": ("completed",), "failed": ("failed", "dead_letter"), "dead_letter": ("dead_letter",), "retry": ()}
+_FINAL = {
+    "completed": ("completed",),
+    "failed": ("failed", "dead_letter"),
+    "dead_letter": ("dead_letter",),
+    "retry": (),
+}
 
 
-class _Ending(NamedTuple):
-    outcome: Outcome
-    asked: str | None
-    error: str | None
-    lease: bytes | None
-    leased_at: int | None
-    worker: str | None
+# Outcome, status asked for, error, last lease, and whether that lease still runs: messages that share all of these
+# are settled by one event. A plain tuple, since one is made for every message of a batch.
+_Ending = tuple[Outcome, str | None, str | None, bytes | None, bool]
 
 
 class _Return(NamedTuple):
@@ -47,22 +49,15 @@ class Outcomes:
 
     def end(self, position: int, message: Open, outcome: Outcome, asked: str | None, error: str | None) -> None:
         """The message is settled."""
-        lease = message.lease
-        ending = _Ending(
-            outcome,
-            asked,
-            error,
-            message.last_lease,
-            lease.leased_at if lease else None,
-            lease.worker if lease else None,
-        )
-        self._endings.setdefault(ending, []).append((position, message))
+        ending = (outcome, asked, error, message.last_lease, message.lease is not None)
+        messages = self._endings.get(ending)
+        if messages is None:
+            messages = self._endings[ending] = []
+        messages.append((position, message))
 
     def give_back(self, position: int, message: Open, error: str | None) -> None:
         """The message is available again, uncounted."""
-        self._returns.setdefault(_Return("retried", self._now, error, None), []).append(
-            (position, message.retry_count)
-        )
+        self._returns.setdefault(_Return("retried", self._now, error, None), []).append((position, message.retry_count))
 
     def fail(self, position: int, message: Open, asked: str | None, error: str | None, delayed: bool) -> str:
         """An attempt failed: retry (R1) or give up (R2). Returns the status that says which."""
@@ -81,18 +76,19 @@ class Outcomes:
     def events(self) -> tuple[Event, ...]:
         """Everything gathered."""
         events: list[Event] = []
-        for ending, messages in self._endings.items():
-            messages.sort(key=lambda entry: entry[0])
+        for (outcome, asked, error, last_lease, _), messages in self._endings.items():
+            messages.sort(key=itemgetter(0))
+            lease = messages[0][1].lease  # the same for all of them
             events.append(
                 MessagesSettled(
                     self._group,
-                    ending.outcome,
+                    outcome,
                     _runs(messages),
-                    asked=ending.asked,
-                    lease=ending.lease,
-                    leased_at=ending.leased_at,
-                    worker=ending.worker,
-                    error=ending.error,
+                    asked=asked,
+                    lease=last_lease,
+                    leased_at=lease.leased_at if lease else None,
+                    worker=lease.worker if lease else None,
+                    error=error,
                     retry_counts={place: message.retry_count for place, message in messages if message.retry_count},
                 )
             )
@@ -116,43 +112,48 @@ def ack(state: Partition, command: Ack, now: int, options: QueueOptions, history
     """Each entry in turn; one that repeats an earlier entry is judged by what that one did."""
     outcomes = Outcomes(command.group, now, options)
     view = state.groups.get(command.group)
+    held = {} if view is None else view.open
     done: dict[int, tuple[AckEntry, Settlement]] = {}
     replies = []
     for entry in command.entries:
-        if entry.position in done:
-            reply = _repeat(entry, *done[entry.position])
+        position = entry.position
+        message = held.get(position)
+        if position in done:
+            reply = _repeat(entry, *done[position], _lease_of(message, position, command.group, history))
+        elif message is not None and message.lease is not None:
+            if entry.lease is None or entry.lease == message.lease.id:
+                reply = _settle(entry, message, now, outcomes)
+                done[position] = entry, reply
+            else:
+                reply = _conflict("the message is leased to somebody else by now")
         else:
-            reply = _ack_one(state, view, entry, now, outcomes, command.group, history)
+            reply = _ack_unheld(state, view, message, entry, now, outcomes, command.group, history)
             if reply.accepted:
-                done[entry.position] = entry, reply
+                done[position] = entry, reply
         replies.append(reply)
     return Decision(outcomes.events(), tuple(replies))
 
 
-def _ack_one(
+def _ack_unheld(
     state: Partition,
     view: GroupView | None,
+    message: Open | None,
     entry: AckEntry,
     now: int,
     outcomes: Outcomes,
     group: int,
     history: History,
 ) -> Settlement:
+    """An ack of a message that is not leased to anybody."""
     position = entry.position
     if not 1 <= position < state.next_position or position in state.deleted:
         return Settlement("not_found", error="there is no such message")
     if view is None:
         return _conflict("the consumer group has not been given this message")
-    message = view.open.get(position)
     if message is None:
         return _ack_closed(view, entry, group, history)
-    if message.lease is None:
-        refusal = _ack_waiting(message, entry, now)
-        if refusal is not None:
-            return refusal
-    elif entry.lease is not None and entry.lease != message.lease.id:
-        return _conflict("the message is leased to somebody else by now")
-    return _settle(entry, message, now, outcomes)
+    refusal = _ack_waiting(message, entry, now)
+    return _settle(entry, message, now, outcomes) if refusal is None else refusal
 
 
 def _settle(entry: AckEntry, message: Open, now: int, outcomes: Outcomes) -> Settlement:
@@ -195,10 +196,19 @@ def _ack_closed(view: GroupView, entry: AckEntry, group: int, history: History) 
     return _conflict(f"the message is already settled: {ended.outcome}")
 
 
-def _repeat(entry: AckEntry, before: AckEntry, reply: Settlement) -> Settlement:
-    if entry.status == before.status and (entry.lease is None or entry.lease == before.lease or before.lease is None):
+def _repeat(entry: AckEntry, before: AckEntry, reply: Settlement, lease: bytes | None) -> Settlement:
+    """An entry for a message that an earlier entry was accepted for: as if both had come one after the other."""
+    if entry.status == before.status and (entry.lease is None or entry.lease == lease):
         return reply
     return _conflict("an earlier entry of the same request says otherwise")
+
+
+def _lease_of(message: Open | None, position: int, group: int, history: History) -> bytes | None:
+    """The lease that an accepted acknowledgement of the message settled; the first entry may not have named it."""
+    if message is not None:
+        return message.last_lease
+    ended = history.settled(group, position)
+    return None if ended is None else ended.lease
 
 
 def _conflict(reason: str) -> Settlement:

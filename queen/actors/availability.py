@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from queen.actors.partition_state import GroupView, Partition
-from queen.history import History
+from queen.history import History, PushedRun
 from queen.names import SECOND
 from queen.options import STRICT, QueueOptions
 from queen.replies import Blocked, Nothing
@@ -38,20 +38,28 @@ class Offer(NamedTuple):
     because: Blocked | None
 
 
-def fresh(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Iterator[Fresh]:
-    """Messages from the cursor on, in order."""
+def sections(state: Partition, view: GroupView, history: History) -> Iterator[tuple[int, int, PushedRun]]:
+    """From the cursor on, what was never delivered to the group, as (start, stop) within the record that pushed it."""
     position = state.deleted.skip(view.cursor)
     if position >= state.next_position:
         return
-    delay = options.delayed_processing
     for run in history.runs(position):
-        stop = run.first + run.length
-        for place in range(max(run.first, position), stop):
-            if place in state.deleted:
-                continue
-            own = run.delays_s[place - run.first] if run.delays_s else None
-            wait = delay if own is None else own
-            yield Fresh(place, run.pushed_at, run.pushed_at + wait * SECOND, own is None and not run.delays_s)
+        for start, stop in state.deleted.gaps(max(run.first, position), run.first + run.length):
+            yield start, stop, run
+
+
+def ready_at(run: PushedRun, position: int, options: QueueOptions) -> int:
+    """When the delay of a message that was never delivered is over: its own, else the queue's (T2)."""
+    own = run.delays_s[position - run.first] if run.delays_s else None
+    return run.pushed_at + (options.delayed_processing if own is None else own) * SECOND
+
+
+def fresh(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Iterator[Fresh]:
+    """Messages from the cursor on, in order."""
+    for start, stop, run in sections(state, view, history):
+        for position in range(start, stop):
+            ready = ready_at(run, position, options)
+            yield Fresh(position, run.pushed_at, ready, position > state.last_own_delay)
 
 
 def head(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Fresh | None:
@@ -59,9 +67,7 @@ def head(state: Partition, view: GroupView, options: QueueOptions, history: Hist
     return next(fresh(state, view, options, history), None)
 
 
-def window_end(
-    state: Partition, view: GroupView, options: QueueOptions, history: History
-) -> int:
+def window_end(state: Partition, view: GroupView, options: QueueOptions, history: History) -> int:
     """When the partition's window closes (T3): until then nothing is delivered. 0 without a window."""
     if not options.window_buffer or not view.pending:
         return 0
@@ -149,7 +155,9 @@ def _relaxed_offer(state: Partition, view: GroupView, options: QueueOptions, his
         available_at, position = view.waiting[0]
         message = view.open[position]
         best = Offer(available_at, message.pushed_at, _cause(message.because))
-    for candidate in islice(fresh(state, view, options, history), LOOK_AHEAD):
+    # As far as a pop would look: what it goes past it must be able to set aside.
+    reach = max(0, LOOK_AHEAD - len(view.waiting)) + 1
+    for candidate in islice(fresh(state, view, options, history), reach):
         if best is None or candidate.ready_at < best.ready_at:
             best = Offer(candidate.ready_at, candidate.pushed_at, "delayed")
         if candidate.sure or candidate.ready_at <= state.latest_at:

@@ -21,12 +21,13 @@ def runs_of(messages: Iterable[tuple[int, int]]) -> tuple[Run, ...]:
     runs: list[Run] = []
     first = stop = stamp = 0
     for position, pushed_at in messages:
-        if position == stop and pushed_at == stamp and runs:
-            stop += 1
-            runs[-1] = Run(first, stop - first, stamp)
-        else:
-            first, stop, stamp = position, position + 1, pushed_at
-            runs.append(Run(first, 1, stamp))
+        if position != stop or pushed_at != stamp:
+            if stop > first:
+                runs.append(Run(first, stop - first, stamp))
+            first, stamp = position, pushed_at
+        stop = position + 1
+    if stop > first:
+        runs.append(Run(first, stop - first, stamp))
     return tuple(runs)
 
 

@@ -1,10 +1,9 @@
 """Deciding a push, a pop, and what happens to a lease afterwards: extension and release. Pure; changes nothing."""
 
 from heapq import nsmallest
-from itertools import islice
 from typing import TypeVar
 
-from queen.actors.availability import LOOK_AHEAD, blocked, fresh, window_end
+from queen.actors.availability import LOOK_AHEAD, blocked, ready_at, sections, window_end
 from queen.actors.decision import Decision, runs_of
 from queen.actors.partition_state import GroupView, Lease, Partition
 from queen.commands import Extend, Join, Pop, Push, PushItem, Release
@@ -28,16 +27,21 @@ T = TypeVar("T")
 
 
 def push(state: Partition, command: Push, now: int, options: QueueOptions, history: History) -> Decision:
-    """Store what is new; a transactionId that a stored message has already is a duplicate (P4)."""
+    """Store what is new; a transactionId that a stored message or an earlier item has is a duplicate (P4)."""
     replies: list[Pushed] = []
     new: list[PushItem] = []
+    named: dict[str, int] = {}
     for item in command.items:
-        place = None if item.transaction_id is None else history.find(item.transaction_id)
-        if place is not None:
-            replies.append(Pushed(place.id, None))
-        else:
-            replies.append(Pushed(message_id(command.base, len(new)), state.next_position + len(new)))
-            new.append(item)
+        name = item.transaction_id
+        if name is not None:
+            place = history.find(name)
+            first = named.get(name) if place is None else place.id
+            if first is not None:
+                replies.append(Pushed(first, None))
+                continue
+            named[name] = message_id(command.base, len(new))
+        replies.append(Pushed(message_id(command.base, len(new)), state.next_position + len(new)))
+        new.append(item)
     if not new:
         return Decision((), tuple(replies))
     event = MessagesPushed(
@@ -108,14 +112,24 @@ def release(state: Partition, command: Release, now: int, options: QueueOptions,
     return Decision((MessagesReturned(group, "released", positions, counts, now),))
 
 
+def _given_up_by(now: int, options: QueueOptions) -> int:
+    """T1: messages pushed by then are past their ttl. Of a mass of them some may still wait for their tick."""
+    return now - options.ttl * SECOND if options.ttl else -1
+
+
 def _take_waiting(view: GroupView, batch: int, now: int, options: QueueOptions) -> list[Taken]:
+    given_up = _given_up_by(now, options)
     if options.ordering == RELAXED:
-        ready = [position for available_at, position in view.waiting if available_at <= now]
+        ready = [
+            position
+            for available_at, position in view.waiting
+            if available_at <= now and view.open[position].pushed_at > given_up
+        ]
         chosen = nsmallest(batch, ready) if len(ready) > batch else sorted(ready)
     else:
         chosen = []
         for position in sorted(position for _, position in view.waiting)[:batch]:
-            if view.open[position].available_at > now:
+            if view.open[position].available_at > now or view.open[position].pushed_at <= given_up:
                 break
             chosen.append(position)
     return [Taken(position, view.open[position].pushed_at, view.open[position].retry_count) for position in chosen]
@@ -127,22 +141,28 @@ def _take_fresh(
     """Ready messages from the cursor on, and the delayed ones that relaxed order goes past to reach them."""
     taken: list[Taken] = []
     aside: list[tuple[int, int, int]] = []
-    if batch < 1:
-        return taken, aside
     passed = 0
-    spare = LOOK_AHEAD - len(view.waiting)
-    for message in islice(fresh(state, view, options, history), batch + LOOK_AHEAD):
-        if options.ttl and message.pushed_at + options.ttl * SECOND <= now:
-            break  # T1: the tick that gives it up comes first
-        if message.ready_at > now:
-            if options.ordering == STRICT or message.sure or len(aside) >= spare:
-                break  # Z9
-            aside.append((message.position, message.pushed_at, message.ready_at))
-            continue
-        taken.append(Taken(message.position, message.pushed_at, 0))
-        passed = len(aside)
-        if len(taken) == batch:
+    given_up = _given_up_by(now, options)
+    spare = LOOK_AHEAD - len(view.waiting) if options.ordering == RELAXED else 0
+    for start, stop, run in sections(state, view, history):
+        if len(taken) >= batch or run.pushed_at <= given_up:
             break
+        if not run.delays_s and ready_at(run, start, options) <= now:
+            stop = min(stop, start + batch - len(taken))
+            taken += [Taken(position, run.pushed_at, 0) for position in range(start, stop)]
+            passed = len(aside)
+            continue
+        for position in range(start, stop):
+            ready = ready_at(run, position, options)
+            if ready <= now:
+                taken.append(Taken(position, run.pushed_at, 0))
+                passed = len(aside)
+                if len(taken) == batch:
+                    break
+            elif position > state.last_own_delay or len(aside) >= spare:
+                return taken, aside[:passed]  # Z9
+            else:
+                aside.append((position, run.pushed_at, ready))
     return taken, aside[:passed]
 
 

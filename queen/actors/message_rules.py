@@ -35,6 +35,8 @@ def retry(state: Partition, command: Retry, now: int, options: QueueOptions, his
             raise Conflict("the message is being processed")
         if message.because != "failed":
             raise Conflict("the message is pending already")
+        if message.available_at <= now:
+            return Decision()
         return Decision((MessagesReturned(command.group, "failed", (position,), (message.retry_count,), now),))
     ended = _ended(state, command.group, position, history)
     if ended.outcome == "completed":
@@ -52,7 +54,9 @@ def bury(state: Partition, command: Bury, now: int, options: QueueOptions, histo
             raise Conflict("the message is being processed")
         if message.failed_at is None:
             raise Conflict("the message has not failed")
-        return Decision((_dead(command, position, message.pushed_at, message.retry_count, message.error, message.last_lease),))
+        return Decision(
+            (_dead(command, position, message.pushed_at, message.retry_count, message.error, message.last_lease),)
+        )
     ended = _ended(state, command.group, position, history)
     if ended.outcome == "dead_letter":
         return Decision()
@@ -87,7 +91,10 @@ def seek(state: Partition, command: Seek, now: int, options: QueueOptions, histo
     """G3, Z15: messages before the place are done with, those from it on are delivered, again if need be."""
     view = joined(state, command.group)
     target = max(1, min(command.position, state.next_position))
+    if target == view.cursor and not view.open:
+        return Decision((), target)
     skipped = [(place, view.open[place].pushed_at) for place in view.open if place < target]
+    retry_counts = {place: view.open[place].retry_count for place, _ in skipped if view.open[place].retry_count}
     for run in history.runs(view.cursor) if target > view.cursor else ():
         if run.first >= target:
             break
@@ -97,17 +104,29 @@ def seek(state: Partition, command: Seek, now: int, options: QueueOptions, histo
             if place not in state.deleted
         ]
     skipped.sort()
-    counts = {"completed": view.completed + len(skipped), "failed": view.failed, "dead_letter": view.dead_letter}
-    for place in range(target, view.cursor):
-        if place not in view.open and place not in state.deleted:
-            ended = history.settled(command.group, place)
-            if ended is not None:
-                counts[ended.outcome] -= 1
+    completed, failed, dead_letter = _settled_before(state, command.group, target, history)
     events: list[Event] = []
     if skipped:
-        events.append(MessagesSettled(command.group, "completed", runs_of(skipped), error=SKIPPED))
-    events.append(GroupMoved(command.group, target, counts["completed"], counts["failed"], counts["dead_letter"]))
+        runs = runs_of(skipped)
+        events.append(MessagesSettled(command.group, "completed", runs, error=SKIPPED, retry_counts=retry_counts))
+    events.append(GroupMoved(command.group, target, completed + len(skipped), failed, dead_letter))
     return Decision(tuple(events), target)
+
+
+def _settled_before(state: Partition, group: int, target: int, history: History) -> tuple[int, int, int]:
+    """How many messages before `target` the group has settled, by outcome; looks at the smaller side of it."""
+    view = state.groups[group]
+    before = target <= view.cursor // 2
+    start, stop = (1, target) if before else (target, view.cursor)
+    counts = {"completed": 0, "failed": 0, "dead_letter": 0}
+    for first, end in state.deleted.gaps(start, stop):
+        for place in range(first, end):
+            if place not in view.open and (ended := history.settled(group, place)) is not None:
+                counts[ended.outcome] += 1
+    found = counts["completed"], counts["failed"], counts["dead_letter"]
+    if before:
+        return found
+    return view.completed - found[0], view.failed - found[1], view.dead_letter - found[2]
 
 
 def _ended(state: Partition, group: int, position: int, history: History) -> Settled:

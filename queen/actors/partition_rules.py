@@ -51,8 +51,6 @@ _RULES: dict[type, Rule] = {
 }
 
 
-def decide(
-    state: Partition, command: PartitionCommand, now: int, options: QueueOptions, history: History
-) -> Decision:
+def decide(state: Partition, command: PartitionCommand, now: int, options: QueueOptions, history: History) -> Decision:
     """Decide one command. Every deadline up to `now` must have been ticked before (the shell does that)."""
     return _RULES[type(command)](state, command, now, options, history)

@@ -77,13 +77,17 @@ class GroupView:
 
 @dataclass(slots=True)
 class Partition:
-    """One partition. `next_position` is the position that the next pushed message gets."""
+    """One partition. `next_position` is the position that the next pushed message gets.
+
+    Behind `last_own_delay` no message has a delay of its own (T2), so that there the first one is ready first.
+    """
 
     number: int
     next_position: int = 1
     latest_at: int = 0
     latest_shown: int = 0
     swept_seq: int = 0
+    last_own_delay: int = 0
     deleted: RangeSet = field(default_factory=RangeSet)
     groups: dict[int, GroupView] = field(default_factory=dict)
 
@@ -105,6 +109,8 @@ def _pushed(state: Partition, event: MessagesPushed, at: int, shift: int) -> Non
     count = len(event.sizes)
     assert event.first == state.next_position, "pushed records leave a gap"
     state.next_position += count
+    if event.delays_s:
+        state.last_own_delay = state.next_position - 1
     state.latest_at = at
     state.latest_shown = at + shift
     for view in state.groups.values():
@@ -118,15 +124,16 @@ def _joined(state: Partition, event: GroupJoined, at: int, shift: int) -> None:
 def _leased(state: Partition, event: MessagesLeased, at: int, shift: int) -> None:
     view = state.groups[event.group]
     lease = Lease(event.lease, event.expires_at, at, event.worker, set())
-    for position, pushed_at in _each(event.runs):
-        message = view.open.get(position)
-        if message is None:
-            message = view.open[position] = Open(pushed_at)
-            view.cursor = position + 1
-        else:
-            _stop_waiting(view, position, message)
-        message.lease, message.last_lease, message.because = lease, event.lease, None
-        lease.positions.add(position)
+    for first, count, pushed_at in event.runs:
+        for position in range(first, first + count):
+            message = view.open.get(position)
+            if message is None:
+                view.open[position] = Open(pushed_at, 0, lease, event.lease)
+            else:
+                _stop_waiting(view, position, message)
+                message.lease, message.last_lease, message.because = lease, event.lease, None
+        lease.positions.update(range(first, first + count))
+        view.cursor = max(view.cursor, first + count)
     view.pending -= len(lease.positions)
     view.leases[event.lease] = lease
 

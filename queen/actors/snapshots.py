@@ -27,6 +27,7 @@ def partition_row(slot: Slot, state: Partition, seq: int, unrecorded: set[int]) 
         state.latest_at,
         state.latest_shown,
         state.swept_seq,
+        state.last_own_delay,
         [list(pair) for pair in state.deleted.ranges()],
         groups,
     ]
@@ -34,8 +35,9 @@ def partition_row(slot: Slot, state: Partition, seq: int, unrecorded: set[int]) 
 
 def read_partition(number: int, row: list[Any]) -> tuple[int, int, bytes, str, int, Partition]:
     """(seq, queue number, id, name, created_at, state) of a row."""
-    _, seq, queue, id, name, created_at, next_position, latest_at, latest_shown, swept, deleted, groups = row
-    state = Partition(number, next_position, latest_at, latest_shown, swept)
+    _, seq, queue, id, name, created_at, *numbers, deleted, groups = row
+    next_position, latest_at, latest_shown, swept, last_own_delay = numbers
+    state = Partition(number, next_position, latest_at, latest_shown, swept, last_own_delay)
     state.deleted = RangeSet([(start, stop) for start, stop in deleted])
     state.groups = {group[0]: _view_from(group[1:]) for group in groups}
     return seq, queue, id, name, created_at, state

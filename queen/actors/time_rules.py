@@ -68,7 +68,9 @@ def _drop_pending(state: Partition, now: int, options: QueueOptions, history: Hi
     view = state.groups[DEFAULT_GROUP]
     late = [
         (position, message.pushed_at)
-        for position, message in _pending_before(state, view, now - options.retention_seconds * SECOND, options, history)
+        for position, message in _pending_before(
+            state, view, now - options.retention_seconds * SECOND, options, history
+        )
     ]
     if not late:
         return []
@@ -76,21 +78,26 @@ def _drop_pending(state: Partition, now: int, options: QueueOptions, history: Hi
 
 
 def _drop_settled(state: Partition, now: int, options: QueueOptions, history: History) -> list[Event]:
-    """T4: messages that every group is done with go `completedRetentionSeconds` after they were settled.
+    """T4: messages that every group is done with go `completedRetentionSeconds` after the last one settled them.
 
-    One that another group still needs is passed over here; that group's own settlement brings it back.
+    One that is pending again, or that another group needed for longer, is passed over here: its latest
+    settlement brings it back.
     """
     if not options.retention_enabled or not options.completed_retention_seconds:
         return []
+    due = now - options.completed_retention_seconds * SECOND
     chosen: dict[int, int] = {}
     swept = state.swept_seq
+    looked = 0
     for record in history.settlements(state.swept_seq):
-        if record.at + options.completed_retention_seconds * SECOND > now or len(chosen) >= TICK_LIMIT:
+        if record.at > due or looked >= TICK_LIMIT:
             break
         for first, count, pushed_at in record.runs:
-            for position in range(first, first + count):
-                if position not in state.deleted and _done(state, position) and len(chosen) < TICK_LIMIT:
-                    chosen[position] = pushed_at
+            for start, stop in state.deleted.gaps(first, first + count):
+                looked += stop - start
+                for position in range(start, stop):
+                    if len(chosen) < TICK_LIMIT and _done(state, position, due, history):
+                        chosen[position] = pushed_at
         if len(chosen) < TICK_LIMIT:
             swept = record.seq
     if swept == state.swept_seq and not chosen:
@@ -133,5 +140,12 @@ def _pending_before(
         yield candidate.position, Open(candidate.pushed_at)
 
 
-def _done(state: Partition, position: int) -> bool:
-    return all(position < view.cursor and position not in view.open for view in state.groups.values())
+def _done(state: Partition, position: int, due: int, history: History) -> bool:
+    """Whether every group that was ever given the message had settled it by `due`."""
+    for group, view in state.groups.items():
+        if position >= view.cursor or position in view.open:
+            return False
+        ended = history.settled(group, position)
+        if ended is not None and ended.at > due:
+            return False
+    return True

@@ -1,0 +1,304 @@
+"""The embedding API: what `open_broker` gives. The web layer uses this object and nothing below it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import trio
+from msgspec import UNSET, UnsetType
+
+from queen.actors.engine import Engine, lease_bytes
+from queen.actors.mailbox import PopRequest, Scope
+from queen.actors.reading import read_granted
+from queen.checks import acknowledgement_of, check_ack, check_pop, check_scope, payload_of
+from queen.clock import Clock, Ids
+from queen.commands import AckStatus
+from queen.consumer import Consumer
+from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown
+from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
+from queen.names import DEFAULT_PARTITION, SECOND, check_name
+from queen.options import QueueOptions
+from queen.replies import Nothing, Receipt, Settlement
+
+MAX_ITEMS = 1000
+"""Messages in a push, acknowledgements in a batch, messages in a pop (P2, O1, A5)."""
+MAX_WAIT_S = 60.0
+_LIBRARY = Caller()
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """What stands for a connection pool here: the one writer. `waiting` counts answers that wait for its commits."""
+
+    total: int
+    idle: int
+    waiting: int
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How the broker is. `messages` counts those pushed since it was opened, `parked` the pops that wait,
+    `partitions` all and `awake` those that have an actor now."""
+
+    status: str
+    messages: int
+    pool: Pool
+    parked: int = 0
+    partitions: int = 0
+    awake: int = 0
+    quarantined: int = 0
+
+
+class QueueConfiguration(msgspec.Struct, frozen=True):
+    """What a queue is set to."""
+
+    options: QueueOptions
+    namespace: str | None
+    task: str | None
+
+
+class Broker:
+    """A queue server without the network. All methods raise `QueenError`s; what a cancellation leaves behind is
+    said where it matters."""
+
+    def __init__(self, clock: Clock, ids: Ids) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._engine: Engine | None = None
+        self._failure: QueenError | None = None
+        self._closed = False
+        self._stopped = trio.Event()
+        self._pushed_before = 0
+
+    # -- pushing ------------------------------------------------------------------------------------------
+
+    async def push(
+        self,
+        queue: str,
+        payload: Any = None,
+        *,
+        partition: str = DEFAULT_PARTITION,
+        transaction_id: str | None = None,
+        trace_id: str | None = None,
+        delay_seconds: int | None = None,
+        caller: Caller = _LIBRARY,
+    ) -> Receipt:
+        """Store one message, durably; see `NewMessage`. Cancelled, it may or may not have been stored: push it
+        again under the same transaction_id."""
+        message = NewMessage(
+            queue=queue,
+            payload=payload,
+            partition=partition,
+            transaction_id=transaction_id,
+            trace_id=trace_id,
+            delay_seconds=delay_seconds,
+        )
+        return (await self.push_many([message], caller=caller))[0]
+
+    async def push_many(self, items: Sequence[NewMessage], *, caller: Caller = _LIBRARY) -> list[Receipt]:
+        """Store 1 to 1000 messages in one commit (P1-P3), across queues and partitions. Cancelled: as for `push`."""
+        if not 1 <= len(items) <= MAX_ITEMS:
+            raise Invalid("items", f"must hold from 1 to {MAX_ITEMS} messages, holds {len(items)}")
+        checked = [(item, payload_of(item, f"items[{index}].")) for index, item in enumerate(items)]
+        return await self._running().push(checked, caller)
+
+    # -- popping ------------------------------------------------------------------------------------------
+
+    async def pop(
+        self,
+        queue: str | None = None,
+        partition: str | None = None,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        group: str | None = None,
+        batch: int = 1,
+        wait: bool = False,
+        timeout: float = 30.0,
+        auto_ack: bool = False,
+        partitions: int = 1,
+        worker: str | None = None,
+        subscription_mode: str | None = None,
+        subscription_from: int | str | None = None,
+        caller: Caller = _LIBRARY,
+    ) -> Delivery:
+        """Take up to `batch` messages of one queue or partition, or of the queues of a namespace or task (O1-O7).
+
+        With `wait`, waits up to `timeout` seconds (at most 60) for the first. `subscription_mode` "new" or
+        `subscription_from` ("now", or an instant in µs) say where a `group` begins that meets the queue now (G2).
+        Cancelled, everything that was taken is given back uncounted (L8), unless it was `auto_ack`ed.
+        """
+        check_scope(queue, partition, namespace, task)
+        check_pop(group, batch, partitions, worker, subscription_mode)
+        engine = self._running()
+        new_only = subscription_mode == "new" or subscription_from == "now"
+        request = PopRequest(
+            Scope(queue, partition, namespace, task),
+            group,
+            self._ids.block(),
+            caller,
+            batch=batch,
+            partitions=partitions,
+            wait=wait,
+            auto_ack=auto_ack,
+            worker=worker,
+            new_only=new_only,
+            from_at=subscription_from if isinstance(subscription_from, int) else 0,
+        )
+        longest = min(max(timeout, 0.0), MAX_WAIT_S)
+        found = engine.core.catalogue.queues.get(queue) if queue is not None else None
+        if found is not None and found.options.max_wait_time_seconds:
+            longest = min(longest, found.options.max_wait_time_seconds)  # O6
+        answer = await engine.pop(request, longest)
+        if isinstance(answer, Nothing):
+            until = answer.until
+            left = None if until is None else max(0.0, (until - self._clock.now()) / SECOND)
+            return Delivery((), answer.because, left)
+        return Delivery(tuple(read_granted(engine.core, answer, group)))
+
+    def release_nowait(self, delivery: Delivery) -> None:
+        """Give back what could not be handed on, uncounted (L8). Never raises; what was settled stays so."""
+        if self._engine is not None and self._engine.accepting:
+            self._engine.release([lease_bytes(lease) for lease in {message.lease_id for message in delivery}])
+
+    def consume(
+        self,
+        queue: str | None = None,
+        partition: str | None = None,
+        *,
+        namespace: str | None = None,
+        task: str | None = None,
+        group: str | None = None,
+        batch: int = 1,
+        worker: str | None = None,
+    ) -> Consumer:
+        """Messages without end, each to be used as ``async with message``; see `Consumer`."""
+        check_scope(queue, partition, namespace, task)
+        check_pop(group, batch, 1, worker, None)
+        return Consumer(self, (queue, partition, namespace, task), group, batch, worker)
+
+    # -- settling -----------------------------------------------------------------------------------------
+
+    async def ack(
+        self,
+        message: str | Message,
+        status: AckStatus = "completed",
+        *,
+        error: str | None = None,
+        lease_id: str | None = None,
+        group: str | None = None,
+        caller: Caller = _LIBRARY,
+    ) -> Settlement:
+        """Acknowledge one message (A1-A4): a delivered one under its lease, or any by its transactionId.
+
+        Raises `NotFound` or `Conflict`. Cancelled, it may or may not have happened: the same again is harmless (A3).
+        """
+        if isinstance(message, Message):
+            entry = acknowledgement_of(message, status, error)
+        else:
+            entry = Acknowledgement(
+                transaction_id=message, status=status, error=error, lease_id=lease_id, consumer_group=group
+            )
+        settlement = (await self._settle([entry], caller, ""))[0]
+        if settlement.status == "not_found":
+            raise NotFound(settlement.error or "")
+        if settlement.status == "conflict":
+            raise Conflict(settlement.error or "")
+        return settlement
+
+    async def ack_many(
+        self, entries: Sequence[Acknowledgement], *, caller: Caller = _LIBRARY
+    ) -> list[Settlement]:
+        """Acknowledge 1 to 1000 messages in one commit (A5); each result stands at its entry's place."""
+        if not 1 <= len(entries) <= MAX_ITEMS:
+            raise Invalid("acknowledgments", f"must hold from 1 to {MAX_ITEMS} entries, holds {len(entries)}")
+        return await self._settle(entries, caller, "acknowledgments[{}].")
+
+    async def _settle(self, entries: Sequence[Acknowledgement], caller: Caller, where: str) -> list[Settlement]:
+        for index, entry in enumerate(entries):
+            check_ack(entry, where.format(index))
+        return await self._running().ack(entries, caller)
+
+    async def extend(self, lease_id: str, seconds: int | None = None, *, caller: Caller = _LIBRARY) -> int:
+        """Move a lease's end to now + `seconds` (default: the queue's leaseTime), never earlier (L6); returns it in µs."""
+        if seconds is not None and (isinstance(seconds, bool) or not 1 <= seconds < 2**31):
+            raise Invalid("seconds", f"must be from 1 to {2**31 - 1}")
+        return await self._running().extend(lease_bytes(lease_id), seconds, caller)
+
+    # -- queues -------------------------------------------------------------------------------------------
+
+    async def configure(
+        self,
+        queue: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        namespace: str | None | UnsetType = UNSET,
+        task: str | None | UnsetType = UNSET,
+        caller: Caller = _LIBRARY,
+    ) -> QueueConfiguration:
+        """Create or change a queue (C1, C2): options by their wire names; what is left out stays."""
+        check_name(queue, "queue")
+        for where, name in (("namespace", namespace), ("task", task)):
+            if isinstance(name, str):
+                check_name(name, where)
+        found = await self._running().configure(queue, options or {}, namespace, task, caller)
+        return QueueConfiguration(found.options, found.namespace, found.task)
+
+    # -- life ---------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether work is taken now."""
+        return self._engine is not None and self._engine.accepting
+
+    def health(self) -> Health:
+        """How the broker is, at no cost."""
+        engine = self._engine
+        if engine is None or not engine.accepting:
+            return Health("unhealthy", self._pushed_before, Pool(1, 0, 0))
+        writer = engine.core.writer
+        return Health(
+            "healthy",
+            self._pushed_before + engine.pushed,
+            Pool(1, int(not writer.busy), writer.waiting),
+            engine.router.parked,
+            len(engine.core.catalogue.slots),
+            engine.house.awake_count,
+            len(engine.house.quarantined),
+        )
+
+    async def drain(self) -> None:
+        """Take no new work, answer waiting pops with nothing, and wait for what is under way."""
+        self._closed = True
+        if self._engine is not None:
+            await self._engine.drain()
+
+    def stop(self) -> None:
+        """End, with what has been drained in snapshots."""
+        self._closed = True
+        self._stopped.set()
+        if self._engine is not None:
+            self._engine.stop()
+
+    async def wait_stopped(self) -> None:
+        """Wait for `stop`."""
+        await self._stopped.wait()
+
+    def attach(self, engine: Engine) -> None:
+        """Work with this engine from now on. For `opening.supervise` alone, as `detach` is."""
+        self._engine = engine
+
+    def detach(self, failure: QueenError | None = None) -> None:
+        """The engine has ended; without a failure, another one comes or the broker closes."""
+        if self._engine is not None:
+            self._pushed_before += self._engine.pushed
+        self._engine, self._failure = None, failure
+
+    @property
+    def closed(self) -> bool:
+        """Whether the broker takes no more work for good."""
+        return self._closed
+
+    def _running(self) -> Engine:
+        engine = self._engine
+        if engine is None or self._closed:
+            raise self._failure or ShuttingDown("the server is starting or shutting down")
+        return engine
