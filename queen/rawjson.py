@@ -19,7 +19,7 @@ _SOUND_ESCAPE = re.compile(
     re.DOTALL,
 )
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-# An opening bracket is a step down, a closing one a step up, as signed bytes.
+# An opening bracket leads one level down (+1), a closing one back up (-1, as a signed byte).
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
