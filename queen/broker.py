@@ -204,9 +204,7 @@ class Broker:
             raise Conflict(settlement.error or "")
         return settlement
 
-    async def ack_many(
-        self, entries: Sequence[Acknowledgement], *, caller: Caller = _LIBRARY
-    ) -> list[Settlement]:
+    async def ack_many(self, entries: Sequence[Acknowledgement], *, caller: Caller = _LIBRARY) -> list[Settlement]:
         """Acknowledge 1 to 1000 messages in one commit (A5); each result stands at its entry's place."""
         if not 1 <= len(entries) <= MAX_ITEMS:
             raise Invalid("acknowledgments", f"must hold from 1 to {MAX_ITEMS} entries, holds {len(entries)}")

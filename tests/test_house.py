@@ -40,12 +40,12 @@ KEPT = {
     "time": {"queen/clock.py"},
     "random": {"queen/clock.py"},
     "uuid": {"queen/clock.py"},
-    "lmdb": {"queen/store/lmdb_journal.py"},
+    "lmdb": {"queen/store/lmdb_journal.py", "queen/store/lmdb_file.py"},
     "cbor2": {"queen/store/format.py", "queen/store/snapshots.py"},
 }
 FUNCTION_LINES, FILE_LINES = 70, 400
 # A ratchet: what crosses a limit stands here with its size and its reason, and may only shrink.
-LONG = {"queen/store/lmdb_journal.py": 414}  # everything that knows LMDB is in one file
+LONG = {"queen/store/lmdb_journal.py": 410}  # the whole of the port on LMDB
 
 
 def imports(source: str) -> Iterator[str]:

@@ -287,5 +287,3 @@ def _admit(parts: tuple[Part, ...], decisions: list[Decision]) -> None:
                 counts[queue] = counts.get(queue, 0) + len(event.sizes)
     for queue, count in counts.items():
         queue_full(queue, count)
-
-

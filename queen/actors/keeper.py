@@ -70,14 +70,21 @@ class Keeper:
         core.dirty_queues.clear()
         complete = True
         for index, slot in enumerate(slots):
-            row = self._house.snapshot(slot)
-            complete = complete and row is not None
-            rows += [row] if row is not None else []
+            snapshot = self._house.snapshot(slot)
+            complete = complete and snapshot is not None
+            rows += [snapshot] if snapshot is not None else []
             if index % SLICE == SLICE - 1:
                 await trio.lowlevel.checkpoint()
 
+        # Read here and not where the rows are made: the journal has one reading thread, which may move its map.
+        settled: dict[bytes, bytes | None] = {}
+        for key, row in core.projections.settled_rows(tail):
+            settled[key] = row
+            if len(settled) % SLICE == 0:
+                await trio.lowlevel.checkpoint()
+
         def compute() -> None:
-            rows.extend(tail.changes(core.journal))
+            rows.extend(tail.changes(settled))
 
         await self._compute(compute)
         numbers = pack_row([core.catalogue.next_queue, core.catalogue.next_partition])

@@ -22,7 +22,7 @@ from queen.names import DEFAULT_GROUP
 from queen.store.chain import follow
 from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack, unpack_row
 from queen.store.journal import Table
-from queen.store.keys import number, u64
+from queen.store.keys import number
 from queen.store.projections import TAIL_LIMIT
 
 log = structlog.get_logger()
@@ -121,7 +121,7 @@ class Recovery:
         for event in record.events:
             if not catalogue_state.replayed(catalogue, event, record.partition):
                 catalogue_state.evolve(catalogue, record.seq, record.partition, event, record.at, record.shift)
-                self._core.dirty_queues.add(getattr(event, "queue"))
+                self._core.dirty_queues.add(event.queue)
         self._core.projections.add(record.seq, record.partition, record.at, record.shift, record.events)
         if record.partition and record.partition in catalogue.slots:
             state, seq = self._states.get(record.partition) or (Partition(record.partition), 0)
@@ -133,7 +133,7 @@ class Recovery:
     def _write_tail(self) -> None:
         """Keep memory bounded while a long journal is folded."""
         tail = self._core.projections.freeze()
-        rows = tail.changes(self._core.journal)
+        rows = tail.changes(dict(self._core.projections.settled_rows(tail)))
         for start in range(0, len(rows), SLICE):
             self._core.journal.commit(self._core.journal.head, (), rows[start : start + SLICE])
         self._core.projections.written(tail)

@@ -47,6 +47,11 @@ class Projections:
         self._tails.append(Tail())
         return frozen
 
+    def settled_rows(self, tail: Tail) -> Iterator[tuple[bytes, bytes | None]]:
+        """What `Tail.changes` needs, read on the thread that reads."""
+        for key in tail.settled_keys():
+            yield key, self._journal.get(Table.SETTLED, key)
+
     def written(self, tail: Tail) -> None:
         """Forget a frozen tail whose rows are durable."""
         self._tails.remove(tail)
