@@ -228,8 +228,8 @@ class Broker:
         queue: str,
         options: Mapping[str, Any] | None = None,
         *,
-        namespace: str | None | UnsetType = UNSET,
-        task: str | None | UnsetType = UNSET,
+        namespace: str | UnsetType | None = UNSET,
+        task: str | UnsetType | None = UNSET,
         caller: Caller = _LIBRARY,
     ) -> QueueConfiguration:
         """Create or change a queue (C1, C2): options by their wire names; what is left out stays."""

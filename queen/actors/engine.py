@@ -171,8 +171,8 @@ class Engine:
         self,
         name: str,
         changes: Mapping[str, Any],
-        namespace: str | None | UnsetType,
-        task: str | None | UnsetType,
+        namespace: str | UnsetType | None,
+        task: str | UnsetType | None,
         caller: Caller,
     ) -> Queue:
         """C1, C2: create or change a queue. Cancelled: it may or may not have happened, as a whole."""

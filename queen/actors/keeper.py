@@ -14,6 +14,8 @@ from queen.actors.core import Core
 from queen.actors.residents import Residents
 from queen.actors.snapshots import queue_row
 from queen.errors import QueenError
+from queen.events import ClockShifted
+from queen.messages import Caller
 from queen.store.format import pack_row
 from queen.store.journal import Change, Table
 from queen.store.keys import u64
@@ -26,6 +28,8 @@ SLICE = 1024
 """Rows per commit, so that no push waits long for one."""
 DIRTY_LIMIT = 2000
 """Changed partitions that are not left waiting for the interval."""
+
+_SERVER = Caller("server")
 
 CHECKPOINT = b"checkpoint"
 NUMBERS = b"numbers"
@@ -45,6 +49,7 @@ class Keeper:
         self._core = core
         self._house = house
         self._compute = compute
+        self._shift = core.clock.shift()
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -53,8 +58,16 @@ class Keeper:
                 while self._core.projections.size < TAIL_LIMIT and self._house.dirty < DIRTY_LIMIT:
                     await self._core.progress.wait()
                     self._core.progress = trio.Event()
+            self._note_shift()
             await self.flush()
             self._house.put_to_sleep()
+
+    def _note_shift(self) -> None:
+        """T6: after a jump of the wall clock, the next start must know how far it is off, also if nothing else happens."""
+        shift = self._core.clock.shift()
+        if shift != self._shift:
+            self._shift = shift
+            self._core.record_catalogue(ClockShifted(shift), _SERVER)
 
     async def flush(self) -> None:
         """Bring the tables up to now. Cancelled half way, the checkpoint stays where it was."""

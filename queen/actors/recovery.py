@@ -119,9 +119,10 @@ class Recovery:
     def _apply(self, record: Record) -> None:
         catalogue = self._core.catalogue
         for event in record.events:
-            if not catalogue_state.replayed(catalogue, event, record.partition):
+            queue = catalogue_state.queue_of(event)
+            if queue is not None and not catalogue_state.replayed(catalogue, event, record.partition):
                 catalogue_state.evolve(catalogue, record.seq, record.partition, event, record.at, record.shift)
-                self._core.dirty_queues.add(event.queue)
+                self._core.dirty_queues.add(queue)
         self._core.projections.add(record.seq, record.partition, record.at, record.shift, record.events)
         if record.partition and record.partition in catalogue.slots:
             state, seq = self._states.get(record.partition) or (Partition(record.partition), 0)
