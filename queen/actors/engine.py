@@ -111,13 +111,16 @@ class Engine:
         self._check_open()
         results: list[Settlement | None] = [None] * len(entries)
         gathered: dict[tuple[Slot, int], list[tuple[int, AckEntry]]] = {}
+        leases: dict[str, bytes] = {}
         for index, entry in enumerate(entries):
             found = self._locate(entry)
             if isinstance(found, Settlement):
                 results[index] = found
             else:
                 slot, group, position = found
-                lease = None if entry.lease_id is None else lease_bytes(entry.lease_id)
+                lease = None if entry.lease_id is None else leases.get(entry.lease_id)
+                if lease is None and entry.lease_id is not None:
+                    lease = leases[entry.lease_id] = lease_bytes(entry.lease_id)
                 command = AckEntry(position, entry.status, entry.error, lease)
                 gathered.setdefault((slot, group), []).append((index, command))
         parts = tuple(

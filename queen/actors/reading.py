@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.mailbox import Granted
-from queen.history import PushedRun
+from queen.history import Place, PushedRun
 from queen.messages import Message
 from queen.names import generated_transaction_id, message_id, uuid_text, uuid_texts
 from queen.replies import Grant
@@ -31,9 +31,11 @@ def read_granted(core: Core, granted: list[Granted], group: str | None) -> Itera
                 if payload is None or position in slot.deleted:
                     continue
                 given = pushed.transaction_ids[index] if pushed.transaction_ids else None
+                name = generated if given is None else given
+                core.projections.delivered(name, Place(slot.number, position, message_id(base, index)))
                 yield Message(
                     id=id,
-                    transaction_id=generated if given is None else given,
+                    transaction_id=name,
                     queue=slot.queue.name,
                     partition=slot.name,
                     partition_id=partition_id,
