@@ -39,11 +39,12 @@ class Scale(NamedTuple):
     consumers: int
     lease_time_s: int
     kill_every_s: tuple[float, float]
+    pause_s: float  # of a producer, at most: so that pushes meet the kills as well
     habits: consumer.Habits
 
 
-FULL = Scale(50_000, 500, 8, 8, 5, (2.0, 5.0), consumer.Habits(die=1 / 150, oversleep=1 / 300))
-SMALL = Scale(2_000, 40, 2, 2, 2, (0.7, 1.5), consumer.Habits(die=1 / 60, oversleep=1 / 100))
+FULL = Scale(50_000, 500, 8, 8, 5, (2.0, 5.0), 0.5, consumer.Habits(die=1 / 150, oversleep=1 / 300))
+SMALL = Scale(2_000, 40, 2, 2, 2, (0.7, 1.5), 0.2, consumer.Habits(die=1 / 60, oversleep=1 / 100))
 
 
 class Stuck(Exception):
@@ -61,7 +62,7 @@ class Crew:
     def start(self) -> None:
         for i in range(self._scale.producers):
             mine = [n for n in range(self._scale.orders) if n % self._scale.partitions % self._scale.producers == i]
-            self._spawn(f"producer-{i}", producer.run, mine, self._scale.partitions)
+            self._spawn(f"producer-{i}", producer.run, mine, self._scale.partitions, self._scale.pause_s)
         for i in range(self._scale.consumers):
             self._spawn(f"consumer-{i}-0", consumer.run, self._scale.habits)
 

@@ -209,9 +209,7 @@ class Broker:
             raise Conflict(settlement.error or "")
         return settlement
 
-    async def ack_many(
-        self, entries: Sequence[Acknowledgement], *, caller: Caller = _LIBRARY
-    ) -> list[Settlement]:
+    async def ack_many(self, entries: Sequence[Acknowledgement], *, caller: Caller = _LIBRARY) -> list[Settlement]:
         """Acknowledge 1 to 1000 messages in one commit (A5); each result stands at its entry's place."""
         if not 1 <= len(entries) <= MAX_ITEMS:
             raise Invalid("acknowledgments", f"must hold from 1 to {MAX_ITEMS} entries, holds {len(entries)}")
@@ -223,7 +221,7 @@ class Broker:
         return await self._running().ack(entries, caller)
 
     async def extend(self, lease_id: str, seconds: int | None = None, *, caller: Caller = _LIBRARY) -> int:
-        """Move a lease's end to now + `seconds` (default: the queue's leaseTime), never earlier (L6); returns it in µs."""
+        """Move a lease's end to now + `seconds` (default: its leaseTime), never earlier (L6); returns it, µs."""
         if seconds is not None and (isinstance(seconds, bool) or not 1 <= seconds < 2**31):
             raise Invalid("seconds", f"must be from 1 to {2**31 - 1}")
         return await self._running().extend(lease_bytes(lease_id), seconds, caller)
@@ -235,8 +233,8 @@ class Broker:
         queue: str,
         options: Mapping[str, Any] | None = None,
         *,
-        namespace: str | None | UnsetType = UNSET,
-        task: str | None | UnsetType = UNSET,
+        namespace: str | UnsetType | None = UNSET,
+        task: str | UnsetType | None = UNSET,
         caller: Caller = _LIBRARY,
     ) -> QueueConfiguration:
         """Create or change a queue (C1, C2): options by their wire names; what is left out stays."""

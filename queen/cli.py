@@ -1,5 +1,6 @@
 """The command line: arguments and logging, then one call for each command. No rules and no protocol here."""
 
+import gc
 import logging
 import sys
 from collections.abc import Callable
@@ -75,6 +76,9 @@ def serve(**values: Any) -> None:
 async def _serve(settings: Settings) -> None:
     async with open_broker(settings.data) as broker, trio.open_nursery() as nursery:
         urls: list[str] = await nursery.start(serve_http, broker, settings)
+        # What is here now stays: no collection need look at it again.
+        gc.collect()
+        gc.freeze()
         log.info("listening", url=", ".join(urls), data=settings.data)
 
 

@@ -85,11 +85,7 @@ class Ids:
         milliseconds = (self._clock.now() + self._clock.shift()) // MILLISECOND
         bits = self._chance.getrandbits(62)
         number = (
-            (milliseconds & (2**48 - 1)) << 80
-            | _VERSION
-            | (bits >> 50) << 64
-            | _VARIANT
-            | (bits & (2**50 - 1)) << 12
+            (milliseconds & (2**48 - 1)) << 80 | _VERSION | (bits >> 50) << 64 | _VARIANT | (bits & (2**50 - 1)) << 12
         )
         if number <= self._last:
             number = self._last + _BLOCK

@@ -112,6 +112,4 @@ class Tick(Command, frozen=True):
     """Decide what time has brought: ended leases, messages past their ttl or their retention."""
 
 
-PartitionCommand = (
-    Push | Pop | Ack | Extend | Release | Retry | Bury | Delete | Clear | Seek | Join | Tick
-)
+PartitionCommand = Push | Pop | Ack | Extend | Release | Retry | Bury | Delete | Clear | Seek | Join | Tick

@@ -94,5 +94,3 @@ class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     lease_id: str | None = None
     consumer_group: str | None = None
-
-

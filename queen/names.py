@@ -3,6 +3,7 @@
 Imports nothing of ours but the errors; pure.
 """
 
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NewType
 
@@ -20,6 +21,7 @@ MILLISECOND = 1_000
 DEFAULT_GROUP = 0
 """The number of the group that a pop without `consumerGroup` belongs to."""
 
+_LAST_DIGITS = [f"{number:03x}" for number in range(0x1000)]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -69,6 +71,17 @@ def uuid_text(number: int) -> str:
     """Spell a 128-bit number as a UUID."""
     digits = f"{number:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def uuid_texts(numbers: Iterable[int]) -> Iterator[str]:
+    """Spell many numbers; cheap where neighbours share all but the last three digits, as ids of one push do."""
+    block = -1
+    start = ""
+    for number in numbers:
+        if number >> 12 != block:
+            block = number >> 12
+            start = uuid_text(number)[:-3]
+        yield start + _LAST_DIGITS[number & 0xFFF]
 
 
 def uuid_number(text: str) -> int | None:

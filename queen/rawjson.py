@@ -19,10 +19,9 @@ _SOUND_ESCAPE = re.compile(
     re.DOTALL,
 )
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BRACKETS = bytes.maketrans(b"{}", b"[]")
+# An opening bracket leads one level down (+1), a closing one back up (-1, as a signed byte).
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_PEELINGS = 24
-_STEP = {ord("["): 1, ord("]"): -1}
 
 
 def check(text: bytes, where: str) -> None:
@@ -63,10 +62,6 @@ def check_nesting(text: bytes, where: str) -> None:
 
 def nesting(text: bytes) -> int:
     """The depth of arrays and objects in sound JSON `text`; a scalar has 0."""
-    brackets = _STRING.sub(b"", text).translate(_BRACKETS, _NO_BRACKETS)
-    # Peeling off the innermost pairs costs one pass in C a level; wide and shallow text is done after a few.
-    for level in range(_PEELINGS):
-        if not brackets:
-            return level
-        brackets = brackets.replace(b"[]", b"")
-    return _PEELINGS + max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
+    steps = _STRING.sub(b"", text).translate(_STEPS, _NO_BRACKETS)
+    # Summed up in C: 0.2 s for the worst 10 MiB there can be, where a loop of ours would take seconds.
+    return max(accumulate(memoryview(steps).cast("b")), default=0)

@@ -23,7 +23,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive: float = 75.0
     write_time: float = 30.0
     drain_time: float = 4.0
-    direct: bool = True
+    fast_lane: bool = True
     log_level: str = "info"
     log_format: str = "auto"
 
@@ -77,7 +77,7 @@ SETTINGS: Final = (
     Setting("keep_alive", "seconds after which a connection without a request is closed", low=0.01),
     Setting("write_time", "seconds in which a client must take the next part of an answer", low=0.01),
     Setting("drain_time", "seconds that requests in flight get to finish when the server stops", low=0.01, high=60),
-    Setting("direct", "answer push, pop and ack ahead of the web framework; off, it serves them as well"),
+    Setting("fast_lane", "answer push, pop and ack ahead of the web framework; off, it serves them as well"),
     Setting("log_level", "what is logged", choices=("debug", "info", "warning", "error")),
     Setting(
         "log_format", "console, json, or auto: console on a terminal, else json", choices=("auto", "console", "json")

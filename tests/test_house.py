@@ -11,21 +11,27 @@ from pathlib import Path
 import pytest
 
 from queen.options import DEFAULTS, OPTIONS, as_dict
+from queen.settings import SETTINGS
 
 ROOT = Path(__file__).parents[1]
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT.glob("queen/**/*.py"))}
 
 VOCABULARY = {"names", "options", "commands", "events", "replies", "messages", "errors", "history", "rawjson"}
-# Who may import which rooms of ours beside the vocabulary. __init__, __main__ and cli stand above and import any.
+# Who may import which rooms of ours beside the vocabulary. The last three stand above all.
 ROOMS: dict[str, set[str]] = {
     "vocabulary": set(),
+    "checks": set(),
     "clock": set(),
     "settings": set(),
     "store": {"store", "clock"},
-    "actors": {"actors", "store", "clock", "settings"},
-    "replay": {"actors", "store"},
-    "broker": {"actors", "store", "clock", "settings", "replay"},
-    "web": {"web", "broker", "clock", "settings"},
+    "actors": {"actors", "store", "clock"},
+    "consumer": {"checks", "broker"},  # the broker for its type alone
+    "broker": {"actors", "clock", "checks", "consumer"},
+    "opening": {"broker", "actors", "store", "clock"},
+    "web": {"web", "broker", "settings"},
+    "__init__": {"broker", "consumer", "opening"},
+    "__main__": {"cli"},
+    "cli": {"opening", "web", "settings"},
 }
 PURE = re.compile(r"(.*_rules|.*_state|format|chain|waiting|journal)\.py")
 IMPURE = {"trio", "time", "random", "uuid", "logging", "os", "structlog", "lmdb"}
@@ -34,12 +40,12 @@ KEPT = {
     "time": {"queen/clock.py"},
     "random": {"queen/clock.py"},
     "uuid": {"queen/clock.py"},
-    "lmdb": {"queen/store/lmdb_journal.py"},
+    "lmdb": {"queen/store/lmdb_journal.py", "queen/store/lmdb_file.py"},
     "cbor2": {"queen/store/format.py", "queen/store/snapshots.py"},
 }
 FUNCTION_LINES, FILE_LINES = 70, 400
 # A ratchet: what crosses a limit stands here with its size and its reason, and may only shrink.
-LONG: dict[str, int] = {}
+LONG = {"queen/store/lmdb_journal.py": 410}  # the whole of the port on LMDB
 
 
 def imports(source: str) -> Iterator[str]:
@@ -59,7 +65,7 @@ def room(path: str) -> str:
 
 
 def import_faults(path: str, source: str) -> Iterator[str]:
-    allowed = ROOMS.get(room(path))
+    allowed = ROOMS[room(path)]  # a new module at the top needs its place among the rooms
     for module in imports(source):
         top, _, rest = module.partition(".")
         inner = rest.split(".")[0]
@@ -67,10 +73,14 @@ def import_faults(path: str, source: str) -> Iterator[str]:
             yield f"{path} imports {module}, which only {', '.join(sorted(KEPT[top]))} may"
         if PURE.fullmatch(Path(path).name) and top in IMPURE:
             yield f"{path} is pure and imports {module}"
-        if top == "queen" and inner and allowed is not None and inner not in VOCABULARY | allowed:
+        if top == "queen" and inner and inner not in VOCABULARY | allowed:
             yield f"{path} imports {module}: {room(path)} may not know {inner}"
-        if room(path) == "actors" and module in ("queen.store.lmdb_journal", "queen.store.memory_journal"):
-            yield f"{path} imports {module}: the broker alone picks the journal"
+        if (
+            inner == "store"
+            and rest.endswith(("lmdb_journal", "memory_journal"))
+            and room(path) not in ("opening", "store")
+        ):
+            yield f"{path} imports {module}: opening alone picks the journal"
 
 
 def length_faults(path: str, source: str) -> Iterator[str]:
@@ -107,6 +117,7 @@ def test_every_module_says_what_lives_in_it(path: str) -> None:
         ("queen/store/writer.py", "from queen.actors.mailbox import Envelope"),
         ("queen/actors/engine.py", "from queen.broker import Broker"),
         ("queen/actors/engine.py", "from queen.store.lmdb_journal import LmdbJournal"),
+        ("queen/broker.py", "from queen.store import writer"),
         ("queen/actors/partition.py", "def f():\n    import time"),
         ("queen/actors/partition_rules.py", "from trio import sleep"),
         ("queen/store/journal.py", "import os.path"),
@@ -142,12 +153,12 @@ def test_every_queue_option_has_its_row_in_the_manual() -> None:
 
 
 def test_every_setting_has_its_row_in_the_manual() -> None:
-    settings = pytest.importorskip("queen.settings", reason="the settings are not written yet")
+
     assert table("operating.md", "settings") == {
         setting.flag: [
             f"`{setting.env}`",
             ("on" if setting.default else "off") if setting.kind == "boolean" else str(setting.default),
             setting.meaning,
         ]
-        for setting in settings.SETTINGS
+        for setting in SETTINGS
     }

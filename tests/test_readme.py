@@ -6,15 +6,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from shop.server import Server
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-
-pytestmark = pytest.mark.skipif(find_spec("queen.broker") is None, reason="there is no server to run yet")
 
 
 def blocks(language: str, containing: str) -> str:

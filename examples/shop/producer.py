@@ -1,6 +1,7 @@
 """A producer: pushes its partitions' orders in order, in requests of several, and repeats what got no answer."""
 
 import random
+import time
 from pathlib import Path
 
 from shop.client import Client, Lost
@@ -11,8 +12,8 @@ AGAIN = 0.05  # so many requests are sent a second time although they were answe
 TWICE = 0.05  # so many requests name their first order twice
 
 
-def run(port: int, book: Path, seed: str, numbers: list[int], partitions: int) -> None:
-    """Push the orders with these numbers, each to partition number % partitions."""
+def run(port: int, book: Path, seed: str, numbers: list[int], partitions: int, pause_s: float) -> None:
+    """Push the orders with these numbers, each to partition number % partitions, with a pause after each request."""
     chance = random.Random(seed)
     shop = _Producer(Client(port), Book(book), partitions)
     start = 0
@@ -20,6 +21,7 @@ def run(port: int, book: Path, seed: str, numbers: list[int], partitions: int) -
         size = chance.randint(1, BATCH)
         batch = numbers[start : start + size]
         start += size
+        time.sleep(chance.random() * pause_s)
         if chance.random() < TWICE:
             batch.append(batch[0])
         shop.push(batch)

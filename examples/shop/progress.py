@@ -16,7 +16,8 @@ class Progress:
         self._orders = orders
         self._accepted: set[int] = set()
         self._completed: set[int] = set()
-        self._perhaps: set[int] = set()
+        self._perhaps: dict[int, str] = {}  # completions on their way, or without an answer: by which lease
+        self._attempts: dict[tuple[str, int], str] = {}
         self._moved_at = time.monotonic()
 
     def look(self) -> None:
@@ -27,12 +28,20 @@ class Progress:
                 case Pushed():
                     self._accepted.update(item.number for item in record.items)
                 case Leased():
-                    self._perhaps.difference_update(message.number for message in record.messages)
+                    for message in record.messages:  # whatever was on its way did not happen
+                        self._perhaps.pop(message.number, None)
                 case AckSent():
-                    self._perhaps.update(int(n) for n, asked in record.status.items() if asked == "completed")
+                    self._attempts[book, record.attempt] = record.lease
+                    for number, asked in record.status.items():
+                        if asked == "completed":
+                            self._perhaps[int(number)] = record.lease
                 case AckAnswered():
-                    self._completed.update(r.number for r in record.results if r.status == "completed")
-                    self._perhaps.difference_update(r.number for r in record.results if r.status != "completed")
+                    lease = self._attempts.pop((book, record.attempt))
+                    for result in record.results:
+                        if result.status == "completed":
+                            self._completed.add(result.number)
+                        elif self._perhaps.get(result.number) == lease:
+                            del self._perhaps[result.number]
                 case Fault():
                     self.faults.append(record.what)
                 case _:
@@ -41,7 +50,7 @@ class Progress:
 
     @property
     def done(self) -> bool:
-        return len(self._accepted) == self._orders and len(self._completed | self._perhaps) == self._orders
+        return len(self._accepted) == self._orders and len(self._completed | self._perhaps.keys()) == self._orders
 
     @property
     def quiet_s(self) -> float:
@@ -51,5 +60,5 @@ class Progress:
     def __str__(self) -> str:
         return (
             f"{len(self._accepted)} of {self._orders} orders accepted, {len(self._completed)} completed, "
-            f"{len(self._perhaps - self._completed)} perhaps"
+            f"{len(self._perhaps.keys() - self._completed)} perhaps"
         )

@@ -4,7 +4,7 @@ A1-A5, R1, R2, L5 and the readings Z2-Z4. Each message of a batch has its own ou
 """
 
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from queen.actors.decision import Decision, runs_of
 from queen.actors.partition_state import GroupView, Open, Partition
@@ -59,19 +59,23 @@ class Outcomes:
         """The message is available again, uncounted."""
         self._returns.setdefault(_Return("retried", self._now, error, None), []).append((position, message.retry_count))
 
-    def fail(self, position: int, message: Open, asked: str | None, error: str | None, delayed: bool) -> str:
-        """An attempt failed: retry (R1) or give up (R2). Returns the status that says which."""
+    def fail(
+        self, position: int, message: Open, asked: str | None, error: str | None, delayed: bool
+    ) -> tuple[Outcome | Literal["retry_scheduled"], int]:
+        """An attempt failed: retry (R1) or give up (R2). Returns the status that says which, and the retry count."""
         options = self._options
-        if message.retry_count >= options.retry_limit:
+        # L5 has counted the attempt already where the lease ended before its consumer spoke.
+        counted = message.lease is None and message.because == "expired"
+        if not counted and message.retry_count >= options.retry_limit:
             outcome: Outcome = "dead_letter" if options.dlq_after_max_retries else "failed"
             self.end(position, message, outcome, asked, error)
-            return outcome
-        count = message.retry_count + 1
+            return outcome, message.retry_count
+        count = message.retry_count + (not counted)
         wait = _retry_delay_ms(options, count) if delayed else 0
         because: Because = "failed" if delayed else "expired"
         key = _Return(because, self._now + wait * MILLISECOND, error, self._now)
         self._returns.setdefault(key, []).append((position, count))
-        return "retry_scheduled"
+        return "retry_scheduled", count
 
     def events(self) -> tuple[Event, ...]:
         """Everything gathered."""
@@ -159,9 +163,8 @@ def _ack_unheld(
 def _settle(entry: AckEntry, message: Open, now: int, outcomes: Outcomes) -> Settlement:
     position, status = entry.position, entry.status
     if status == "failed":
-        result = outcomes.fail(position, message, status, entry.error, delayed=True)
-        count = message.retry_count + (result == "retry_scheduled")
-        return Settlement(result, count, now)  # type: ignore[arg-type]  # one of the literal's words
+        result, count = outcomes.fail(position, message, status, entry.error, delayed=True)
+        return Settlement(result, count, now)
     if status == "retry":
         outcomes.give_back(position, message, entry.error)
         return Settlement("retry_scheduled", message.retry_count, now)

@@ -24,7 +24,7 @@ def create_partition(queue: Queue, name: str, id: int) -> PartitionCreated:
 
 
 def configure(
-    queue: Queue, changes: Mapping[str, Any], namespace: str | None | UnsetType, task: str | None | UnsetType
+    queue: Queue, changes: Mapping[str, Any], namespace: str | UnsetType | None, task: str | UnsetType | None
 ) -> QueueConfigured | None:
     """C1, C2: what is not given stays. None where nothing changes; raises `Invalid`."""
     options = merge(queue.options, changes)

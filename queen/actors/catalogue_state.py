@@ -100,6 +100,14 @@ class Catalogue:
         self.next_partition = max(self.next_partition, slot.number + 1)
 
 
+def queue_of(event: AnyEvent) -> int | None:
+    """The queue that an event of the catalogue changes, None for other events."""
+    match event:
+        case QueueCreated() | QueueConfigured() | QueueDeleted() | PartitionCreated() | GroupStarted() | GroupDeleted():
+            return event.queue
+    return None
+
+
 def replayed(catalogue: Catalogue, event: AnyEvent, partition: int) -> bool:
     """Whether the event changes nothing here: a newer snapshot has it already, or it is none of the catalogue's."""
     match event:

@@ -1,7 +1,6 @@
 """What all actors of one incarnation share, and the one way in which anything is recorded."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import trio
 
@@ -58,7 +57,7 @@ class Core:
         now, shift = self.clock.now(), self.clock.shift()
         seq = self.record(partition, (event,), caller, now, shift)
         catalogue_state.evolve(self.catalogue, seq, partition, event, now, shift)
-        queue: Any = getattr(event, "queue", None)
+        queue = catalogue_state.queue_of(event)
         if queue is not None:
             self.dirty_queues.add(queue)
         return seq

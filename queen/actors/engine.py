@@ -116,13 +116,16 @@ class Engine:
         self._check_open()
         results: list[Settlement | None] = [None] * len(entries)
         gathered: dict[tuple[Slot, int], list[tuple[int, AckEntry]]] = {}
+        leases: dict[str, bytes] = {}
         for index, entry in enumerate(entries):
             found = self._locate(entry)
             if isinstance(found, Settlement):
                 results[index] = found
             else:
                 slot, group, position = found
-                lease = None if entry.lease_id is None else lease_bytes(entry.lease_id)
+                lease = None if entry.lease_id is None else leases.get(entry.lease_id)
+                if lease is None and entry.lease_id is not None:
+                    lease = leases[entry.lease_id] = lease_bytes(entry.lease_id)
                 command = AckEntry(position, entry.status, entry.error, lease)
                 gathered.setdefault((slot, group), []).append((index, command))
         parts = tuple(
@@ -178,8 +181,8 @@ class Engine:
         self,
         name: str,
         changes: Mapping[str, Any],
-        namespace: str | None | UnsetType,
-        task: str | None | UnsetType,
+        namespace: str | UnsetType | None,
+        task: str | UnsetType | None,
         caller: Caller,
     ) -> Queue:
         """C1, C2: create or change a queue. Cancelled: it may or may not have happened, as a whole."""
@@ -295,5 +298,3 @@ def _admit(parts: tuple[Part, ...], decisions: list[Decision]) -> None:
                 counts[queue] = counts.get(queue, 0) + len(event.sizes)
     for queue, count in counts.items():
         queue_full(queue, count)
-
-

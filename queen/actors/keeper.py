@@ -6,6 +6,7 @@ record it goes. So a partition's snapshot is made while others go on, and a star
 leaving out what a snapshot has already.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -15,6 +16,8 @@ from queen.actors.core import Core
 from queen.actors.residents import Residents
 from queen.actors.snapshots import queue_row
 from queen.errors import QueenError
+from queen.events import ClockShifted
+from queen.messages import Caller
 from queen.store.format import pack_row
 from queen.store.journal import Change, Table
 from queen.store.keys import u64
@@ -28,6 +31,8 @@ SLICE = 1024
 """Rows per commit, so that no push waits long for one."""
 DIRTY_LIMIT = 2000
 """Changed partitions that are not left waiting for the interval."""
+
+_SERVER = Caller("server")
 
 CHECKPOINT = b"checkpoint"
 NUMBERS = b"numbers"
@@ -47,6 +52,7 @@ class Keeper:
         self._core = core
         self._house = house
         self._compute = compute
+        self._shift = core.clock.shift()
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -55,8 +61,16 @@ class Keeper:
                 while self._core.projections.size < TAIL_LIMIT and self._house.dirty < DIRTY_LIMIT:
                     await self._core.progress.wait()
                     self._core.progress = trio.Event()
+            self._note_shift()
             await self.flush()
             self._house.put_to_sleep()
+
+    def _note_shift(self) -> None:
+        """T6: after a jump of the wall clock, the next start must know how far it is off, whatever else happens."""
+        shift = self._core.clock.shift()
+        if shift != self._shift:
+            self._shift = shift
+            self._core.record_catalogue(ClockShifted(shift), _SERVER)
 
     async def flush(self) -> None:
         """Bring the tables up to now. Cancelled or failed half way, the checkpoint stays where it was, and all that
@@ -85,12 +99,14 @@ class Keeper:
         """Oldest first, one after another: each completes rows that the one before it has written."""
         core = self._core
         for tail in core.projections.frozen():
+            # Read here and not where the rows are made: the journal has one reading thread, which may move its map.
+            settled: dict[bytes, bytes | None] = {}
+            for key, row in core.projections.settled_rows(tail):
+                settled[key] = row
+                if len(settled) % SLICE == 0:
+                    await trio.lowlevel.checkpoint()
             rows: list[Change] = []
-
-            def compute(tail: Tail = tail, rows: list[Change] = rows) -> None:
-                rows.extend(tail.changes(core.journal))
-
-            await self._compute(compute)
+            await self._compute(partial(_add_rows, rows, tail, settled))
             await self._write_all(rows)
             core.projections.written(tail)
 
@@ -100,9 +116,9 @@ class Keeper:
         rows: list[Change] = [Change(Table.QUEUES, u64(number), _queue_value(core, number)) for number in queues]
         complete = True
         for index, slot in enumerate(slots):
-            row = self._house.snapshot(slot)
-            complete = complete and row is not None
-            rows += [row] if row is not None else []
+            snapshot = self._house.snapshot(slot)
+            complete = complete and snapshot is not None
+            rows += [snapshot] if snapshot is not None else []
             if index % SLICE == SLICE - 1:
                 await trio.lowlevel.checkpoint()
         numbers = pack_row([core.catalogue.next_queue, core.catalogue.next_partition])
@@ -134,3 +150,7 @@ class Keeper:
 def _queue_value(core: Core, number: int) -> bytes | None:
     queue = core.catalogue.numbers.get(number)
     return None if queue is None else pack_row(queue_row(queue))
+
+
+def _add_rows(rows: list[Change], tail: Tail, settled: dict[bytes, bytes | None]) -> None:
+    rows += tail.changes(settled)

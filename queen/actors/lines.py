@@ -102,9 +102,7 @@ class Line:
             self._held[slot] = held
             heappush(self._held_heap, (held.until, slot.number, slot))
             if len(self._held_heap) > 2 * len(self._held) + _SLACK:
-                self._held_heap = [
-                    (nothing.until or 0, found.number, found) for found, nothing in self._held.items()
-                ]
+                self._held_heap = [(nothing.until or 0, found.number, found) for found, nothing in self._held.items()]
                 heapify(self._held_heap)
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.mailbox import Granted
-from queen.history import PushedRun
+from queen.history import Place, PushedRun
 from queen.messages import Message
-from queen.names import generated_transaction_id, message_id, uuid_text
+from queen.names import generated_transaction_id, message_id, uuid_text, uuid_texts
 from queen.replies import Grant
 
 
@@ -23,15 +23,19 @@ def read_granted(core: Core, granted: list[Granted], group: str | None) -> Itera
             pushed = record.pushed
             assert pushed is not None, "a run points at its record"
             base = int.from_bytes(pushed.base)
-            for position, retry_count in retry_counts:
-                index = position - run.first
+            indexes = [position - run.first for position, _ in retry_counts]
+            ids = uuid_texts(message_id(base, index) for index in indexes)
+            names = uuid_texts(generated_transaction_id(base, index) for index in indexes)
+            for (position, retry_count), index, id, generated in zip(retry_counts, indexes, ids, names, strict=True):
                 payload = record.payload(index)
                 if payload is None or position in slot.deleted:
                     continue
                 given = pushed.transaction_ids[index] if pushed.transaction_ids else None
+                name = generated if given is None else given
+                core.projections.delivered(name, Place(slot.number, position, message_id(base, index)))
                 yield Message(
-                    id=uuid_text(message_id(base, index)),
-                    transaction_id=uuid_text(generated_transaction_id(base, index)) if given is None else given,
+                    id=id,
+                    transaction_id=name,
                     queue=slot.queue.name,
                     partition=slot.name,
                     partition_id=partition_id,

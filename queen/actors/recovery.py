@@ -129,9 +129,9 @@ class Recovery:
     def _apply(self, record: Record) -> None:
         catalogue = self._core.catalogue
         for event in record.events:
-            if not catalogue_state.replayed(catalogue, event, record.partition):
+            queue = catalogue_state.queue_of(event)
+            if queue is not None and not catalogue_state.replayed(catalogue, event, record.partition):
                 catalogue_state.evolve(catalogue, record.seq, record.partition, event, record.at, record.shift)
-                queue: Any = getattr(event, "queue", 0)
                 self._core.dirty_queues.add(queue)
         self._core.projections.add(record.seq, record.partition, record.at, record.shift, record.events)
         if record.partition and record.partition in catalogue.slots:
@@ -144,7 +144,7 @@ class Recovery:
     def _write_tail(self) -> None:
         """Keep memory bounded while a long journal is folded."""
         tail = self._core.projections.freeze()
-        rows = tail.changes(self._core.journal)
+        rows = tail.changes(dict(self._core.projections.settled_rows(tail)))
         for start in range(0, len(rows), SLICE):
             self._core.journal.commit(self._core.journal.head, (), rows[start : start + SLICE])
         self._core.projections.written(tail)

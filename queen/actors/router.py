@@ -215,9 +215,7 @@ class Router:
         except QueenError as error:
             self._returned(request, slot, None, error)
 
-    def _decided(
-        self, request: PopRequest, slot: Slot, replies: list[Any] | None, error: BaseException | None
-    ) -> None:
+    def _decided(self, request: PopRequest, slot: Slot, replies: list[Any] | None, error: BaseException | None) -> None:
         """Called by the partition, before anything is durable; carried out as a message."""
         self._tell(partial(self._returned, request, slot, replies, error))
 
@@ -277,9 +275,7 @@ class Router:
         if scope.partition is not None and scope.queue is not None:
             slot = self._core.catalogue.slot(scope.queue, scope.partition)
             return _NOTHING if slot is None else self._line(slot.queue, request).held(slot)
-        found = [
-            self._line(queue, request).held() for queues in self._candidates(request) for queue in queues
-        ]
+        found = [self._line(queue, request).held() for queues in self._candidates(request) for queue in queues]
         return min((nothing for nothing in found if nothing.until is not None), key=_until, default=_NOTHING)
 
     # -- what partitions say ------------------------------------------------------------------------------

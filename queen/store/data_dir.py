@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from queen.errors import ChainBroken, Corrupt, FolderLocked, FormatUnknown
-from queen.store.lmdb_journal import LmdbJournal, check_pages
+from queen.store.lmdb_file import check_pages
+from queen.store.lmdb_journal import LmdbJournal
 
 VERSION: Final = 1
 """The version of the folder (X4): it changes with anything that an older Queen would misread."""

@@ -67,7 +67,9 @@ class Journal(Protocol):
     def floor(self, table: Table, key: bytes) -> tuple[bytes, bytes] | None:
         """The row with the greatest key that is at most `key`, or None."""
 
-    def scan(self, table: Table, start: bytes, stop: bytes | None = None, limit: int = 1000) -> list[tuple[bytes, bytes]]:
+    def scan(
+        self, table: Table, start: bytes, stop: bytes | None = None, limit: int = 1000
+    ) -> list[tuple[bytes, bytes]]:
         """Up to `limit` rows in key order with start <= key < stop (`stop` None: to the end)."""
 
     def clear(self, table: Table) -> None:

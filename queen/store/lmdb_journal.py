@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final, Self, TypeAlias
 
 import lmdb
-from lmdb import verify as lmdb_verify
 
-from queen.errors import ChainBroken, Conflict, FormatUnknown, StoreFailed, StoreFull
+from queen.errors import Conflict, FormatUnknown, StoreFailed, StoreFull
 from queen.store.journal import Change, Room, Table
+from queen.store.lmdb_file import unmap_pages
 
 MAP_SIZE: Final = 1 << 40
 """Address space, not disk: the file grows as it is written."""
@@ -40,6 +40,8 @@ _MAX_CHUNKS = 1 << 16
 # One read transaction of `frames` brings at most this much.
 _READ_FRAMES = 256
 _READ_BYTES = 1 << 20
+# Each commit makes some 64 KiB more of the file resident; this many together are no more than a few MiB.
+_UNMAP_EVERY = 128
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -56,6 +58,7 @@ class LmdbJournal:
         self._turn = threading.Lock()
         self._failed = False
         self._closed = False
+        self._maintained = 0
         self._journal = self._database("journal")
         self._fence = self._database("fence")
         self._tables = {table: self._database(table) for table in Table}
@@ -361,6 +364,9 @@ class LmdbJournal:
             size = info["map_size"]
             if not self._readonly and (info["last_pgno"] + 1) * self._page > size * 4 // 5:
                 self._env.set_mapsize(2 * size)
+            self._maintained += 1
+            if self._maintained % _UNMAP_EVERY == 0:
+                unmap_pages(self._folder)
         except lmdb.Error as error:
             self._failed = True
             raise StoreFailed(f"The journal's map can't grow: {error}.") from error
@@ -402,13 +408,3 @@ class LmdbJournal:
     def _disk_free(self) -> int:
         disk = os.statvfs(self._folder)
         return disk.f_bavail * disk.f_frsize
-
-
-def check_pages(folder: Path) -> None:
-    """Walk every page of the file without opening it as a database (140 MiB/s); raise `ChainBroken` at a fault."""
-    try:
-        faults = lmdb_verify.verify(str(folder))  # type: ignore[no-untyped-call]
-    except lmdb_verify.VerifyError as error:
-        faults = [str(error)]
-    if faults:
-        raise ChainBroken(f"The data file in {folder} is damaged: {faults[0]}.")

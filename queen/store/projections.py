@@ -4,6 +4,7 @@ Rows on disk up to a checkpoint, and tails in memory for what is newer. All of i
 journal, so none of it is evidence: a wrong row can only be a bug or damage, and `queen verify` compares.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from queen.errors import ChainBroken
@@ -17,6 +18,8 @@ from queen.store.tail import Settling, Tail, is_generated, settled_of
 
 TAIL_LIMIT = 16_384
 """Rows that a tail may hold before the engine should freeze it: about 10 ms of sorting and writing."""
+DELIVERED = 16_384
+"""Delivered messages whose places are remembered, about 4 MB: most acknowledgements follow soon."""
 _PAGE = 64
 
 
@@ -31,6 +34,7 @@ class Projections:
         self._records = records
         self._stored = stored
         self._tails = [Tail()]
+        self._delivered: OrderedDict[str, Place] = OrderedDict()
 
     @property
     def size(self) -> int:
@@ -50,6 +54,11 @@ class Projections:
     def frozen(self) -> list[Tail]:
         """The tails that no longer grow and are not written yet, oldest first."""
         return self._tails[:-1]
+
+    def settled_rows(self, tail: Tail) -> Iterator[tuple[bytes, bytes | None]]:
+        """What `Tail.changes` needs, read on the thread that reads."""
+        for key in tail.settled_keys():
+            yield key, self._journal.get(Table.SETTLED, key)
 
     def written(self, tail: Tail) -> None:
         """Forget a frozen tail whose rows are durable."""
@@ -138,6 +147,9 @@ class Projections:
 
     def find(self, transaction_id: str) -> Place | None:
         """See `History.find`."""
+        place = self._delivered.get(transaction_id)
+        if place is not None and self._stored(place.partition, place.position):
+            return place
         for tail in reversed(self._tails):
             place = tail.find(transaction_id)
             if place is not None and self._stored(place.partition, place.position):
@@ -149,6 +161,12 @@ class Projections:
                 return place
         number = uuid_number(transaction_id)
         return None if number is None else self._generated(number)
+
+    def delivered(self, transaction_id: str, place: Place) -> None:
+        """Remember where a message is that a consumer has got: its acknowledgement will ask."""
+        self._delivered[transaction_id] = place
+        if len(self._delivered) > DELIVERED:
+            self._delivered.popitem(last=False)
 
     def _named(self, transaction_id: str, seq: int, index: int) -> Place | None:
         record = self._records.read(seq)

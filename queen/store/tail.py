@@ -5,14 +5,14 @@ Bounded: the engine freezes a tail and starts another before it grows past `proj
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from queen.events import AnyEvent, MessagesPushed, MessagesRevived, MessagesSettled, Run
 from queen.history import Place, PushedRun, Settled, SettledRecord
 from queen.names import message_id, uuid_number
 from queen.store import keys
-from queen.store.journal import Change, Journal, Table
+from queen.store.journal import Change, Table
 
 _BLOCK_BITS = 12
 
@@ -61,9 +61,7 @@ class Tail:
     def _add_pushed(self, seq: int, partition: int, at: int, shift: int, event: MessagesPushed) -> None:
         length = len(event.sizes)
         base = int.from_bytes(event.base)
-        self._runs[partition].append(
-            PushedRun(event.first, length, at, seq, at + shift, event.delays_s, event.key)
-        )
+        self._runs[partition].append(PushedRun(event.first, length, at, seq, at + shift, event.delays_s, event.key))
         self._blocks[base >> _BLOCK_BITS].append((base, seq, partition, event))
         self.size += 2
         for index, name in enumerate(event.transaction_ids):
@@ -79,8 +77,10 @@ class Tail:
         runs = self._runs.get(partition)
         if runs is None:
             return []
-        index = bisect_right(runs, position, key=_first) - 1
-        return runs[max(index, 0) :] if index < 0 or runs[index].first + runs[index].length > position else runs[index + 1 :]
+        index = bisect_right(runs, position, key=_first)
+        if index and runs[index - 1].first + runs[index - 1].length > position:
+            index -= 1
+        return runs[index:]
 
     def covers(self, partition: int, position: int) -> bool:
         """Whether whatever stands at `position` or behind it was pushed in this tail, or later."""
@@ -113,9 +113,22 @@ class Tail:
 
     # -- writing ------------------------------------------------------------------------------------------
 
-    def changes(self, journal: Journal) -> list[Change]:
-        """Everything as rows, each table in key order. Reads the rows of SETTLED that it completes."""
-        return [*self._run_rows(), *self._id_rows(), *self._settled_rows(journal), *self._settlement_rows()]
+    def settled_keys(self) -> list[bytes]:
+        """The keys of the rows of SETTLED that the tail completes."""
+        return [
+            keys.settled_key(partition, group, page * keys.CELLS)
+            for (partition, group), entries in self._settled.items()
+            for page in {
+                page
+                for entry in entries
+                for run in entry.runs
+                for page in range(run.first // keys.CELLS, (run.first + run.length - 1) // keys.CELLS + 1)
+            }
+        ]
+
+    def changes(self, settled: Mapping[bytes, bytes | None]) -> list[Change]:
+        """Everything as rows, each table in key order. `settled` holds what stands under `settled_keys` so far."""
+        return [*self._run_rows(), *self._id_rows(), *self._settled_rows(settled), *self._settlement_rows()]
 
     def _run_rows(self) -> Iterator[Change]:
         for partition in sorted(self._runs):
@@ -134,7 +147,7 @@ class Tail:
         rows.sort()
         return rows
 
-    def _settled_rows(self, journal: Journal) -> Iterator[Change]:
+    def _settled_rows(self, settled: Mapping[bytes, bytes | None]) -> Iterator[Change]:
         for partition, group in sorted(self._settled):
             cells = {
                 position: 0 if entry.event is None else entry.seq
@@ -144,7 +157,7 @@ class Tail:
             }
             for page, positions in groupby(sorted(cells), key=lambda position: position // keys.CELLS):
                 key = keys.settled_key(partition, group, page * keys.CELLS)
-                row = bytearray(journal.get(Table.SETTLED, key) or bytes(8 * keys.CELLS))
+                row = bytearray(settled[key] or bytes(8 * keys.CELLS))
                 for position in positions:
                     offset = 8 * (position % keys.CELLS)
                     row[offset : offset + 8] = keys.u64(cells[position])

@@ -1,40 +1,18 @@
-"""Round Quart: the raw path, the body and its limits, CORS, the final send, taking back what was not delivered.
+"""Round Quart: the raw path, the body and its limits, CORS, the final send, taking back what was not delivered."""
 
-Hot routes are answered right here, by the same functions that Quart's views call.
-"""
-
-import os
 from collections.abc import Awaitable, Callable, MutableMapping
-from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-import structlog
 import trio
 
-from queen.broker import Broker
-from queen.errors import ShuttingDown
-from queen.messages import Caller
 from queen.settings import Settings
-from queen.web.app import answer_to, direct_table
-from queen.web.exchange import Answer, Asked, Headers, refusal, refused
+from queen.web.exchange import CLOSE, CORS, Answer, Asked, Callers, Headers, shutting_down, too_large, too_slow
 from queen.web.operation import Traffic
-
-log = structlog.get_logger("queen.web")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-CORS: Final[Headers] = [
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS"),
-    (b"access-control-allow-headers", b"Content-Type, Authorization"),
-    (b"access-control-max-age", b"86400"),
-]
-"""On every answer (W3), those included that never reach a route."""
-
-CLOSE: Final = (b"connection", b"close")
 
 
 class Link(Protocol):
@@ -44,9 +22,6 @@ class Link(Protocol):
 
     def gone(self) -> bool:
         """Whether the client has closed its side, as far as the kernel knows at this moment."""
-
-    def watch(self, scope: trio.CancelScope | None) -> None:
-        """Cancel `scope` when the client goes; None ends that."""
 
 
 class Exchange:
@@ -66,14 +41,11 @@ class Gone(Exception):
 class Gate:
     """The ASGI application that the server runs."""
 
-    def __init__(self, app: App, broker: Broker, settings: Settings, traffic: Traffic) -> None:
+    def __init__(self, app: App, settings: Settings, traffic: Traffic, callers: Callers) -> None:
         self._app = app
-        self._broker = broker
         self._settings = settings
         self._traffic = traffic
-        self._direct = direct_table() if settings.direct else lambda method, path: None
-        self._prefix = os.urandom(4)
-        self._numbers = count()
+        self._callers = callers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or pass a lifespan or WebSocket on."""
@@ -95,28 +67,20 @@ class Gate:
         path = scope["path"] = _raw_path(scope)
         link: Link | None = scope["state"].get("link")
         if method == "OPTIONS":
-            await _answer(send, Answer(204), link, self._traffic.draining)
+            await _answer(send, Answer(204), self._traffic.draining)
             return
         body = await self._body(scope["headers"], receive)
         if isinstance(body, Answer):
-            await _answer_and_drop(receive, send, body, link)
+            await _answer_and_drop(receive, send, body)
             return
         if self._traffic.draining and path != "/health":
-            await _answer(send, refused(ShuttingDown("the server is shutting down")), link, close=True)
+            await _answer(send, shutting_down(), close=True)
             return
-        asked = Asked(method, (), scope["query_string"], scope["headers"], body, self._caller(scope))
-        found = self._direct(method, path)
-        if found is None:
-            await self._through_app(scope, asked, receive, send, link)
-            return
-        route, asked.names = found
-        with trio.CancelScope() as vanished:
-            if link is not None and method == "GET":
-                link.watch(vanished)
-            answer = await answer_to(route, self._broker, asked)
-            if link is not None:
-                link.watch(None)
-            await _answer(send, answer, link, self._traffic.draining)
+        client = scope["client"]
+        asked = Asked(
+            method, (), scope["query_string"], scope["headers"], body, self._callers.new(client[0] if client else "")
+        )
+        await self._through_app(scope, asked, receive, send, link)
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes | Answer:
         """The whole body, or the refusal of it. Raises `Gone`."""
@@ -131,7 +95,7 @@ class Gate:
             return b""
         limit = self._settings.max_body
         if length is not None and int(length) > limit:
-            return _too_large(limit)
+            return too_large(limit)
         parts: list[bytes] = []
         size = 0
         with trio.move_on_after(self._settings.body_time):
@@ -143,15 +107,10 @@ class Gate:
                     parts.append(part)
                     size += len(part)
                     if size > limit:
-                        return _too_large(limit)
+                        return too_large(limit)
                 if not message.get("more_body"):
                     return parts[0] if len(parts) == 1 else b"".join(parts)
-        return refusal(408, f"body: did not arrive within {self._settings.body_time:g} seconds")
-
-    def _caller(self, scope: Scope) -> Caller:
-        client = scope["client"]
-        number = next(self._numbers) & 0xFFFF_FFFF
-        return Caller(client[0] if client else "", self._prefix + number.to_bytes(4, "big"))
+        return too_slow(self._settings.body_time)
 
     async def _through_app(self, scope: Scope, asked: Asked, receive: Receive, send: Send, link: Link | None) -> None:
         """Let Quart answer: its body is already here, its headers get ours added, its end is looked at."""
@@ -183,6 +142,8 @@ class Gate:
                     message["headers"].append(CLOSE)
                 start = message
                 return
+            # Shielded: the end of an answer makes Hypercorn report a disconnect, upon which Quart cancels this very
+            # send and may leave the connection in a state that nobody ends. The connection bounds how long it takes.
             with trio.CancelScope(shield=not message.get("more_body", False)):
                 if start is not None:
                     if exchange.undo is not None and link is not None and link.gone():
@@ -204,31 +165,16 @@ class Gate:
                 exchange.undo()
 
 
-async def _answer(send: Send, answer: Answer, link: Link | None, close: bool = False) -> None:
-    """Send `answer`, or take it back (L8).
-
-    Shielded: the end of an answer makes Hypercorn report a disconnect, and a send that this cancels may leave the
-    connection in a state that nobody ends. How long a send may take is bounded by the connection itself.
-    """
-    if answer.undo is not None and link is not None and link.gone():
-        answer.undo()
-        raise Gone
+async def _answer(send: Send, answer: Answer, close: bool = False) -> None:
+    """Send an answer of the gate's own."""
     headers = answer.fields() + CORS
     if close:
         headers.append(CLOSE)
-    try:
-        with trio.CancelScope(shield=True):
-            await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-            await send({"type": "http.response.body", "body": answer.body, "more_body": False})
-    except BaseException:
-        if answer.undo is not None:
-            answer.undo()
-        raise
-    if answer.undo is not None and link is not None and link.broken:
-        answer.undo()
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": False})
 
 
-async def _answer_and_drop(receive: Receive, send: Send, answer: Answer, link: Link | None) -> None:
+async def _answer_and_drop(receive: Receive, send: Send, answer: Answer) -> None:
     """Answer in the middle of a body and close. What still comes in is taken off the channel, else nobody moves."""
 
     async def drop() -> None:
@@ -237,12 +183,8 @@ async def _answer_and_drop(receive: Receive, send: Send, answer: Answer, link: L
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(drop)
-        await _answer(send, answer, link, close=True)
+        await _answer(send, answer, close=True)
         nursery.cancel_scope.cancel()
-
-
-def _too_large(limit: int) -> Answer:
-    return refusal(413, f"body: is larger than {limit} bytes")
 
 
 def _raw_path(scope: Scope) -> str:

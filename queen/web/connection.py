@@ -6,10 +6,9 @@ client that does not read, restarts a task for each request's idle time, and ans
 
 import select
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import h11
-import structlog
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
@@ -19,12 +18,11 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState
 from hypercorn.utils import parse_socket_addr
 
+from queen.broker import Broker
 from queen.settings import Settings
-from queen.web.asgi import CLOSE, CORS
-from queen.web.exchange import Answer, refusal
+from queen.web.exchange import CLOSE, CORS, Answer, Callers, refusal, too_large
+from queen.web.lane import Date, Lane
 from queen.web.operation import Traffic
-
-log = structlog.get_logger("queen.web")
 
 _MAX_RECV: Final = 2**16
 _MAX_SEND: Final = 2**18
@@ -32,26 +30,33 @@ _LINGER: Final = 1.0
 _GONE: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
+class House(NamedTuple):
+    """What all connections of a server share."""
+
+    app: AppWrapper
+    broker: Broker
+    settings: Settings
+    traffic: Traffic
+    callers: Callers
+    config: Config
+    context: WorkerContext
+    date: Date
+
+
 class Connection:
     """Serves one stream until either side is done with it."""
 
-    def __init__(
-        self, app: AppWrapper, config: Config, context: WorkerContext, settings: Settings, traffic: Traffic, stream: Any
-    ) -> None:
+    def __init__(self, house: House, stream: trio.SocketStream) -> None:
         self.broken = False
-        self._app = app
-        self._config = config
-        self._context = context
-        self._settings = settings
-        self._traffic = traffic
+        self._house = house
+        self._settings = house.settings
         self._stream = stream
         self._idle = True
         self._reading = trio.CancelScope()
         self._running = trio.CancelScope()
-        self._watched: trio.CancelScope | None = None
         self._send_lock = trio.Lock()
 
-    # What the gate asks (asgi.Link).
+    # What the gate and the lane ask (asgi.Link, lane.Wire).
 
     def gone(self) -> bool:
         """Whether the client has closed, looked up now: the reader may not have come round to it yet.
@@ -68,11 +73,31 @@ class Connection:
         except (OSError, ValueError):
             return True
 
-    def watch(self, scope: trio.CancelScope | None) -> None:
-        """Cancel `scope` when the client goes; None ends that. Only a request that is being answered is watched."""
-        self._watched = scope
-        if scope is not None and self._reading.cancel_called:
-            scope.cancel()
+    def set_idle(self, idle: bool) -> None:
+        """Only while a request is under way may the connection stay open without limit."""
+        self._idle = idle
+        self._reading.deadline = trio.current_time() + self._settings.keep_alive if idle else float("inf")
+
+    async def receive(self) -> bytes:
+        """The next bytes; none when the client has closed or is gone."""
+        try:
+            return bytes(await self._stream.receive_some(_MAX_RECV))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self.broken = True
+            return b""
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`, or set `broken`. Only `write_time` ends it early: half an answer is worse than none."""
+        async with self._send_lock:
+            with trio.CancelScope(shield=True) as scope:
+                try:
+                    for start in range(0, len(data), _MAX_SEND):
+                        scope.deadline = trio.current_time() + self._settings.write_time
+                        await self._stream.send_all(data[start : start + _MAX_SEND])
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    self._break()
+            if scope.cancelled_caught:
+                self._break()
 
     # What the server asks.
 
@@ -88,82 +113,71 @@ class Connection:
 
     async def run(self) -> None:
         """Serve requests until the connection ends."""
-        self._traffic.connections += 1
+        self._house.traffic.connections += 1
         try:
             with self._running:
                 await self._serve()
+                await self._linger()
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
-            self._traffic.connections -= 1
+            self._house.traffic.connections -= 1
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self._stream)
 
     async def _serve(self) -> None:
+        house = self._house
         socket = self._stream.socket
+        client = parse_socket_addr(socket.family, socket.getpeername())
+        rest: bytes | None = None
+        self.set_idle(True)
+        if self._settings.fast_lane:
+            address = client[0] if client else ""
+            lane = Lane(self, house.broker, house.settings, house.traffic, house.callers, house.date, address)
+            with self._reading:
+                rest = await lane.run()
+            if rest is None or self._reading.cancel_called:
+                return
         async with TaskGroup() as tasks:
             protocol = Protocol(
-                self._app,
-                self._config,
-                self._context,
+                house.app,
+                house.config,
+                house.context,
                 tasks,
                 ConnectionState({"link": self}),
                 False,
-                parse_socket_addr(socket.family, socket.getpeername()),
+                client,
                 parse_socket_addr(socket.family, socket.getsockname()),
-                self._send,
+                self._handle,
             )
-            protocol.limit(self, self._settings)
+            protocol.limit(self._settings)
             await protocol.initiate()
-            self._set_idle(True)
+            self._reading = trio.CancelScope()
+            self.set_idle(True)
             with self._reading:
-                await self._read(protocol)
+                await self._read(protocol, rest or b"")
             self._reading.cancel()
-            if self._watched is not None:
-                self._watched.cancel()
             with trio.move_on_after(_LINGER):
                 await protocol.handle(Closed())
-        await self._linger()
 
-    async def _read(self, protocol: H11Protocol) -> None:
-        while True:
-            try:
-                data = await self._stream.receive_some(_MAX_RECV)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self.broken = True
-                return
-            await protocol.handle(RawData(bytes(data)))
-            if not data:
-                return
+    async def _read(self, protocol: H11Protocol, rest: bytes) -> None:
+        if rest:
+            await protocol.handle(RawData(rest))
+        while data := await self.receive():
+            await protocol.handle(RawData(data))
+        await protocol.handle(RawData(b""))
 
-    async def _send(self, event: Event) -> None:
+    async def _handle(self, event: Event) -> None:
         if isinstance(event, RawData):
-            await self._send_bytes(event.data)
+            await self.send(event.data)
         elif isinstance(event, Closed):
             self._reading.cancel()
         elif isinstance(event, Updated):
-            self._set_idle(event.idle)
-
-    async def _send_bytes(self, data: bytes) -> None:
-        async with self._send_lock:
-            # A send that is cut short leaves half an answer, so cancelling does not end it; `write_time` does.
-            with trio.CancelScope(shield=True) as scope:
-                try:
-                    for start in range(0, len(data), _MAX_SEND):
-                        scope.deadline = trio.current_time() + self._settings.write_time
-                        await self._stream.send_all(data[start : start + _MAX_SEND])
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    self._break()
-            if scope.cancelled_caught:
-                self._break()
+            self.set_idle(event.idle)
 
     def _break(self) -> None:
         self.broken = True
         self._reading.cancel()
-
-    def _set_idle(self, idle: bool) -> None:
-        self._idle = idle
-        self._reading.deadline = trio.current_time() + self._settings.keep_alive if idle else float("inf")
 
     async def _linger(self) -> None:
         """Say that nothing more comes, and read on for a moment.
@@ -184,9 +198,8 @@ class Connection:
 class Protocol(H11Protocol):
     """Hypercorn's HTTP/1.1 with our limits, our error bodies, and each answer in one piece."""
 
-    def limit(self, connection: Connection, settings: Settings) -> None:
+    def limit(self, settings: Settings) -> None:
         """Set what Hypercorn's own constructor has no room for."""
-        self._connection = connection
         self._settings = settings
         self._unsent = b""
 
@@ -210,7 +223,7 @@ class Protocol(H11Protocol):
         for name, value in request.headers:
             # Before h11 would tell an `Expect: 100-continue` client to go ahead.
             if name == b"content-length" and int(value) > self._settings.max_body:
-                return refusal(413, f"body: is larger than {self._settings.max_body} bytes")
+                return too_large(self._settings.max_body)
         return None
 
     async def _send_h11_event(self, event: Any) -> None:

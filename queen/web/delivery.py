@@ -29,7 +29,7 @@ async def pop_filtered(broker: Broker, asked: Asked) -> Answer:
     query = asked.query
     if "namespace" not in query and "task" not in query:
         raise Invalid("namespace", "or task is required, or a queue in the path")
-    return await _pop(broker, asked, None, None, parse.name(query, "namespace"), parse.name(query, "task"))
+    return await _pop(broker, asked, None, None, query.get("namespace"), query.get("task"))
 
 
 async def _pop(
@@ -47,15 +47,16 @@ async def _pop(
         partition,
         namespace=namespace,
         task=task,
-        group=parse.name(query, "consumerGroup"),
+        group=query.get("consumerGroup"),
         batch=parse.count(query, "batch"),
         wait=parse.boolean(query, "wait"),
         timeout=parse.timeout(query),
         auto_ack=auto_ack,
         partitions=parse.count(query, "partitions"),
         worker=_worker(asked),
+        subscription_mode=query.get("subscriptionMode"),
+        subscription_from=parse.subscription_from(query),
         caller=asked.caller,
-        **parse.subscription(query),
     )
     # Completed at delivery (O7) is settled: there is no lease that could be given back.
     undo = None if auto_ack else partial(broker.release_nowait, delivery)

@@ -1,11 +1,13 @@
 """One request and its answer as plain values: what the routes are handed and what they return. No framework here."""
 
+import os
 from collections.abc import Callable
+from itertools import count
 from typing import Final, NamedTuple
 
 import msgspec
 
-from queen.errors import Invalid, QueenError
+from queen.errors import Invalid, QueenError, ShuttingDown
 from queen.messages import Caller
 from queen.names import check_name
 from queen.web.status import row_of
@@ -14,6 +16,26 @@ from queen.web.text import decoded, parameters
 Headers = list[tuple[bytes, bytes]]
 
 JSON: Final = (b"content-type", b"application/json")
+CLOSE: Final = (b"connection", b"close")
+CORS: Final[Headers] = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS"),
+    (b"access-control-allow-headers", b"Content-Type, Authorization"),
+    (b"access-control-max-age", b"86400"),
+]
+"""On every answer (W3), those included that never reach a route."""
+
+
+class Callers:
+    """Makes the `Caller` of each request: the client's address, and an id that no other request has."""
+
+    def __init__(self) -> None:
+        self._prefix = os.urandom(4)
+        self._numbers = count()
+
+    def new(self, address: str) -> Caller:
+        """The caller of a new request from `address`."""
+        return Caller(address, self._prefix + (next(self._numbers) & 0xFFFF_FFFF).to_bytes(4, "big"))
 
 
 class Asked:
@@ -90,3 +112,18 @@ def refused(error: QueenError) -> Answer:
     row = row_of(error)
     back = () if row.retry_after is None else ((b"retry-after", b"%d" % row.retry_after),)
     return refusal(row.status, str(error), back)
+
+
+def shutting_down() -> Answer:
+    """What every request but `/health` is told from the moment that the server stops."""
+    return refused(ShuttingDown("the server is shutting down"))
+
+
+def too_large(limit: int) -> Answer:
+    """413 (P2)."""
+    return refusal(413, f"body: is larger than {limit} bytes")
+
+
+def too_slow(limit: float) -> Answer:
+    """408."""
+    return refusal(408, f"body: did not arrive within {limit:g} seconds")

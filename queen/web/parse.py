@@ -1,4 +1,8 @@
-"""Requests to the broker's arguments. Every 400 about body or query is born here, naming its place (N1, O1, Z7)."""
+"""Requests to the broker's arguments. Types, syntax and queries are judged here, naming the place (O1, Z7).
+
+What the values themselves must be (names, payload text, spans, options) the broker checks for all its callers; it
+names places as they are called on the wire.
+"""
 
 import json
 import re
@@ -11,13 +15,12 @@ from queen import rawjson
 from queen.commands import AckStatus
 from queen.errors import Invalid
 from queen.messages import Acknowledgement, NewMessage
-from queen.names import DEFAULT_PARTITION, name_fault, parse_instant
+from queen.names import DEFAULT_PARTITION, parse_instant
 from queen.web.wire import AckBatchBody, AckBody, ConfigureBody, ExtendBody, PushBody, PushItem
 
 MAX_BATCH: Final = 1000
 MAX_TIMEOUT_MS: Final = 60_000
 DEFAULT_TIMEOUT_MS: Final = 30_000
-MAX_SPAN_S: Final = 2**31 - 1
 ACK_STATUSES: Final[tuple[AckStatus, ...]] = ("completed", "failed", "retry", "dead_letter")
 
 _INTEGER = re.compile(r"-?[0-9]{1,40}")
@@ -60,43 +63,17 @@ def messages(text: bytes) -> list[NewMessage]:
     items = body(push_decoder, text).items
     if not 1 <= len(items) <= MAX_BATCH:
         raise Invalid("items", f"must hold 1 to {MAX_BATCH} messages, holds {len(items)}")
-    escapes = rawjson.has_lone_surrogate(text)
-    known: set[str] = set()
-    return [_message(item, index, known, escapes) for index, item in enumerate(items)]
+    return [_message(item) for item in items]
 
 
-def _message(item: PushItem, index: int, known: set[str], escapes: bool) -> NewMessage:
-    payload = item.payload
-    raw = bytes(payload)
-    if escapes:
-        rawjson.check_escapes(raw, f"items[{index}].payload")
-    if raw.count(b"[") + raw.count(b"{") > rawjson.MAX_NESTING:
-        rawjson.check_nesting(raw, f"items[{index}].payload")
-    partition = DEFAULT_PARTITION if item.partition is None else item.partition
-    for field, name in (
-        ("queue", item.queue),
-        ("partition", partition),
-        ("transactionId", item.transaction_id),
-        ("traceId", item.trace_id),
-        ("namespace", item.namespace),
-        ("task", item.task),
-    ):
-        # Most items of a request go to the same few places: a name is looked at once.
-        if name is not None and name not in known:
-            fault = name_fault(name)
-            if fault is not None:
-                raise Invalid(f"items[{index}].{field}", fault)
-            known.add(name)
-    delay = item.delay_seconds
-    if delay is not None and not 0 <= delay <= MAX_SPAN_S:
-        raise Invalid(f"items[{index}].delaySeconds", f"must be from 0 to {MAX_SPAN_S}")
+def _message(item: PushItem) -> NewMessage:
     return NewMessage(
         queue=item.queue,
-        payload=payload,
-        partition=partition,
+        payload=item.payload,
+        partition=DEFAULT_PARTITION if item.partition is None else item.partition,
         transaction_id=item.transaction_id,
         trace_id=item.trace_id,
-        delay_seconds=delay,
+        delay_seconds=item.delay_seconds,
         namespace=item.namespace,
         task=item.task,
     )
@@ -119,9 +96,6 @@ def _acknowledgement(entry: AckBody, at: str) -> Acknowledgement:
     status = next((known for known in ACK_STATUSES if known == entry.status), None)
     if status is None:
         raise Invalid(f"{at}status", f"must be one of {', '.join(ACK_STATUSES)}")
-    for field, name in (("transactionId", entry.transaction_id), ("consumerGroup", entry.consumer_group)):
-        if name is not None and (fault := name_fault(name)) is not None:
-            raise Invalid(f"{at}{field}", fault)
     if entry.lease_id == "":
         raise Invalid(f"{at}leaseId", "must not be empty")
     return Acknowledgement(
@@ -134,22 +108,13 @@ def _acknowledgement(entry: AckBody, at: str) -> Acknowledgement:
 
 
 def configuration(text: bytes) -> ConfigureBody:
-    """What `configure` is asked for (C1, C2, Z14); the options themselves are the broker's to judge."""
-    wanted = body(configure_decoder, text)
-    for field, name in (("queue", wanted.queue), ("namespace", wanted.namespace), ("task", wanted.task)):
-        if isinstance(name, str) and (fault := name_fault(name)) is not None:
-            raise Invalid(field, fault)
-    return wanted
+    """What `configure` is asked for (C1, C2, Z14)."""
+    return body(configure_decoder, text)
 
 
 def extension(text: bytes) -> int | None:
     """The seconds of an extension, None where the body leaves it to the queue's leaseTime (L6)."""
-    if not text:
-        return None
-    seconds = body(extend_decoder, text).seconds
-    if seconds is not None and not 1 <= seconds <= MAX_SPAN_S:
-        raise Invalid("seconds", f"must be from 1 to {MAX_SPAN_S}")
-    return seconds
+    return body(extend_decoder, text).seconds if text else None
 
 
 def integer(query: Mapping[str, str], name: str, default: int) -> int:
@@ -180,36 +145,20 @@ def boolean(query: Mapping[str, str], name: str) -> bool:
     raise Invalid(name, "must be true, false, 1 or 0")
 
 
-def name(query: Mapping[str, str], which: str) -> str | None:
-    """A name (N1), or None where the parameter is absent."""
-    text = query.get(which)
-    if text is not None and (fault := name_fault(text)) is not None:
-        raise Invalid(which, fault)
-    return text
-
-
 def timeout(query: Mapping[str, str]) -> float:
     """Seconds to wait; given in ms and clamped to 0..60000 (O1)."""
     return max(0, min(MAX_TIMEOUT_MS, integer(query, "timeout", DEFAULT_TIMEOUT_MS))) / 1000
 
 
-def subscription(query: Mapping[str, str]) -> dict[str, str]:
-    """Where a consumer group that is new to the queue begins (G2), as `pop`'s arguments."""
-    wanted = {}
-    mode = query.get("subscriptionMode")
-    if mode is not None:
-        if mode not in ("new", "all"):
-            raise Invalid("subscriptionMode", "must be new or all")
-        wanted["subscription_mode"] = mode
+def subscription_from(query: Mapping[str, str]) -> int | str | None:
+    """Where a consumer group that is new to the queue begins (G2): "now", an instant in µs, or unsaid."""
     start = query.get("subscriptionFrom")
-    if start is not None:
-        if start != "now":
-            try:
-                parse_instant(start)
-            except (ValueError, OverflowError):
-                raise Invalid("subscriptionFrom", "must be now or an ISO 8601 time") from None
-        wanted["subscription_from"] = start
-    return wanted
+    if start is None or start == "now":
+        return start
+    try:
+        return parse_instant(start)
+    except (ValueError, OverflowError):
+        raise Invalid("subscriptionFrom", "must be now or an ISO 8601 time") from None
 
 
 def _named(fault: str) -> Invalid:

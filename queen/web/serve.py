@@ -17,7 +17,9 @@ from queen.broker import Broker
 from queen.settings import Settings
 from queen.web.app import create_app
 from queen.web.asgi import Gate
-from queen.web.connection import Connection
+from queen.web.connection import Connection, House
+from queen.web.exchange import Callers
+from queen.web.lane import Date
 from queen.web.operation import Traffic
 
 log = structlog.get_logger("queen.web")
@@ -42,13 +44,15 @@ async def serve(
     traffic = Traffic()
     config = _hypercorn_config(settings)
     context = WorkerContext(None)
-    app = ASGIWrapper(Gate(create_app(broker, traffic), broker, settings, traffic))  # type: ignore[arg-type]
+    callers = Callers()
+    app = ASGIWrapper(Gate(create_app(broker, traffic), settings, traffic, callers))  # type: ignore[arg-type]
+    house = House(app, broker, settings, traffic, callers, config, context, Date(config))
     lifespan = Lifespan(app, config, {})
     open_now: set[Connection] = set()
     closing = trio.Event()
 
     async def serve_stream(stream: trio.SocketStream) -> None:
-        connection = Connection(app, config, context, settings, traffic, stream)
+        connection = Connection(house, stream)
         open_now.add(connection)
         try:
             await connection.run()

@@ -23,7 +23,7 @@ async def _all_back(queen: Broker, count: int, delivered: Delivery | None) -> No
     assert not engine_of(queen)._asks
 
 
-@pytest.mark.parametrize("after", range(0, 24))
+@pytest.mark.parametrize("after", range(24))
 @pytest.mark.parametrize("pause", [0, 0.01])
 async def test_a_pop_of_several_partitions(after: int, pause: float, autojump_clock: Any) -> None:
     """Each of its steps lies at another checkpoint."""
@@ -33,7 +33,7 @@ async def test_a_pop_of_several_partitions(after: int, pause: float, autojump_cl
         await _all_back(queen, 4, got)
 
 
-@pytest.mark.parametrize("after", range(0, 24))
+@pytest.mark.parametrize("after", range(24))
 async def test_a_waiting_pop_that_a_push_wakes(after: int, autojump_clock: Any) -> None:
     """The push comes while the cancellation is on its way."""
     async with opened(runner=slow()) as queen:

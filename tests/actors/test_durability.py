@@ -133,11 +133,11 @@ async def test_a_full_disk_is_told_to_all_and_the_engine_starts_anew(autojump_cl
         await steps()
         assert {type(answer) for answer in asked.answers.values()} == {StoreFull}
         assert len(asked.answers) == 6
-        assert not queen.ready
+        assert queen.health().status == "unhealthy"
         with pytest.raises(StoreFull):
             await queen.push("q")
         await trio.sleep(1)
-        assert queen.ready
+        assert queen.health().status == "healthy"
         assert picture(queen) == before
         assert (await queen.push("q", 1, transaction_id="new")).status == "queued"
         assert (await queen.ack(leased)).status == "completed"
@@ -151,7 +151,7 @@ async def test_while_there_is_no_room_pushes_are_refused_and_acks_go_on(autojump
     """W4"""
     journal = MemoryJournal(capacity=1 << 20, reserve=1 << 18)
     async with opened(journal) as queen:
-        with pytest.raises(StoreFull):
+        with pytest.raises(StoreFull):  # noqa: PT012
             for _ in range(100):
                 await queen.push("q", "x" * 20_000)
         with pytest.raises(StoreFull):
@@ -294,10 +294,9 @@ async def test_draining_finishes_what_is_under_way(autojump_clock: Any) -> None:
     async def push(queen: Broker) -> None:
         answers.append(await queen.push("q", 1))
 
-    async with trio.open_nursery() as nursery:
-        async with opened(journal, runner=slow(1)) as queen:
-            nursery.start_soon(push, queen)
-            await steps(5)
+    async with trio.open_nursery() as nursery, opened(journal, runner=slow(1)) as queen:
+        nursery.start_soon(push, queen)
+        await steps(5)
     assert answers[0].status == "queued"
     async with opened(journal.reopened()) as queen:
         assert payloads(await queen.pop("q")) == [1]

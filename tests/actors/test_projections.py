@@ -9,8 +9,7 @@ import pytest
 from queen.events import MessagesPushed, MessagesRevived, MessagesSettled, Run
 from queen.names import generated_transaction_id, message_id, uuid_text
 from queen.store import keys
-from queen.store.chain import ORIGIN
-from queen.store.format import digest_of, pack, unpack
+from queen.store.format import ORIGIN, digest_of, pack, unpack
 from queen.store.journal import Table
 from queen.store.memory_journal import MemoryJournal
 from queen.store.projections import Projections
@@ -58,7 +57,7 @@ class World:
         """Freeze the tail and write all that are frozen, as the keeper does; with `rows` it stops after so many."""
         self.past.freeze()
         for tail in self.past.frozen():
-            changes = tail.changes(self.journal)
+            changes = tail.changes(dict(self.past.settled_rows(tail)))
             self.journal.commit(self.seq, (), changes[:rows])
             if rows is not None:
                 return
@@ -184,7 +183,9 @@ async def test_more_rows_than_a_page(world: World) -> None:
     assert [run.first for run in world.past.runs(1, 3)] == list(range(3, 151))
 
 
-def _settle(world: World, partition: int, runs: list[tuple[int, int]], outcome: Any = "completed", group: int = 0) -> int:
+def _settle(
+    world: World, partition: int, runs: list[tuple[int, int]], outcome: Any = "completed", group: int = 0
+) -> int:
     given = tuple(Run(first, length, 0) for first, length in runs)
     return world.record(partition, MessagesSettled(group, outcome, given, asked=outcome), at=1000 + world.seq)
 
@@ -269,7 +270,7 @@ async def test_rows_of_a_shutdown_that_was_cut_off_are_completed(world: World) -
     second = _settle(world, 1, [(2, 1)])
     world.past.freeze()
     for tail in world.past.frozen():
-        world.journal.commit(world.seq, (), tail.changes(world.journal))
+        world.journal.commit(world.seq, (), tail.changes(dict(world.past.settled_rows(tail))))
         world.past.written(tail)
     row = world.journal.get(Table.SETTLED, keys.settled_key(1, 0, 1))
     assert row is not None

@@ -188,7 +188,7 @@ class Mortal(MemoryJournal):
             super().commit(*args, **options)
 
 
-@pytest.mark.parametrize("stop", range(0, 30))
+@pytest.mark.parametrize("stop", range(30))
 async def test_a_stop_between_two_slices_of_a_snapshot(
     stop: int, monkeypatch: pytest.MonkeyPatch, autojump_clock: Any
 ) -> None:
@@ -225,7 +225,11 @@ async def test_closing_in_the_middle_of_a_snapshot_writes_all_of_it(
     async with opened(journal, runner=runner) as queen:
         for number in range(12):
             await queen.push_many(
-                [NewMessage(queue=f"q{number % 3}", payload=number, transaction_id=f"t{number}", partition=f"p{number}")]
+                [
+                    NewMessage(
+                        queue=f"q{number % 3}", payload=number, transaction_id=f"t{number}", partition=f"p{number}"
+                    )
+                ]
             )
         (message,) = await queen.pop("q0", "p0")
         await queen.ack(message)
@@ -243,10 +247,10 @@ async def test_closing_in_the_middle_of_a_snapshot_writes_all_of_it(
         before = picture(queen)
     async with opened(journal.reopened(), runner=runner) as queen:
         assert picture(queen) == before
-        found = [
-            payloads(await queen.pop(f"q{number}", batch=99, partitions=99, auto_ack=True)) for number in range(3)
-        ]
-        assert sorted(sum(found, [])) == list(range(1, 13))
+        found: list[int] = []
+        for number in range(3):
+            found += payloads(await queen.pop(f"q{number}", batch=99, partitions=99, auto_ack=True))
+        assert sorted(found) == list(range(1, 13))
         for number in range(13):
             assert (await queen.push("q", transaction_id=f"t{number}")).status == "duplicate"
         assert (await queen.ack("t0")).status == "completed"

@@ -50,9 +50,7 @@ async def test_a_pop_that_comes_later_does_not_overtake_those_that_wait(autojump
         for name in range(3):
             await waiters.add(name, "q")
         nursery.start_soon(queen.push_many, [NewMessage(queue="q", payload=n) for n in range(3)])
-        late = []
-        for _ in range(60):
-            late.append(await queen.pop("q"))
+        late = [await queen.pop("q") for _ in range(60)]
         assert {name: payloads(delivery) for name, delivery, _ in waiters.served} == {0: [0], 1: [1], 2: [2]}
         assert not any(late)
 
@@ -309,11 +307,13 @@ async def test_an_empty_answer_names_the_cause_that_ends_first(
     """L3, Z10: at once, and after a wait."""
     async with opened() as queen:
         left = await cause(queen)
-        for scope in ({"queue": "q"}, {"queue": "q", "partition": "Default"}):
-            got = await queen.pop(**scope)
-            assert (got.because, got.retry_after) == (because, pytest.approx(left, abs=0.01))
+        for partition in (None, "Default"):
+            got = await queen.pop("q", partition)
+            assert got.because == because
+            assert got.retry_after == pytest.approx(left, abs=0.01)
         got = await queen.pop("q", wait=True, timeout=1)
-        assert (got.because, got.retry_after) == (because, pytest.approx(left - 1, abs=0.01))
+        assert got.because == because
+        assert got.retry_after == pytest.approx(left - 1, abs=0.01)
         await queen.push("q", 0, partition="sooner", delay_seconds=1)
         if because != "buffered":
             assert (await queen.pop("q")).because == "delayed"

@@ -1,4 +1,4 @@
-"""A real server on a free port over a temporary folder, once answering directly and once through Quart alone."""
+"""A real server on a free port over a temporary folder, once with the fast lane and once through Quart alone."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -62,10 +62,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "settings(**settings): what the test's server is started with")
 
 
-@pytest.fixture(params=[True, False], ids=["direct", "quart"])
+@pytest.fixture(params=[True, False], ids=["lane", "quart"])
 async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Server]:
     mark = request.node.get_closest_marker("settings")
-    async with running(tmp_path, direct=request.param, **(mark.kwargs if mark else {})) as started:
+    async with running(tmp_path, fast_lane=request.param, **(mark.kwargs if mark else {})) as started:
         yield started
 
 

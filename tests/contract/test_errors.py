@@ -93,6 +93,10 @@ async def test_an_absolute_target_is_read_as_its_path(client: Client) -> None:
     [
         b"nonsense\r\n\r\n",
         b"GET /health HTTP/1.1\r\n\r\n",
+        b"GET /api/v1/pop/queue/q HTTP/1.1\r\n\r\n",
+        b"GET /api/v1/pop/queue/q HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET /api/v1/pop/queue/q HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST /api/v1/ack HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
         b"GET /health HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
         b"POST /api/v1/push HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",

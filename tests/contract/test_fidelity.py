@@ -2,21 +2,23 @@
 
 from urllib.parse import quote
 
-import pytest
-
 from queen.rawjson import MAX_NESTING
 from tests.contract.client import Client
 
 NAMES = (
     "a/b", "100%", "%2F", "%25", "50%25off", "what?", "#1", "two words", " lead", "trail ", "a+b", "a&b=c", "ünïcödé",
     "\U0001f600\U0001f468‍\U0001f469", "日本語", "a;b", "a:b@c", "..a", "...", "/", "//", "'\"", "\\", "<q>", "a,b",
-    "é", "é", "x" * 255, "é" * 127, "partition", "~", "*", "\x80", "\xa0",
+    "\u00e9", "e\u0301", "x" * 255, "é" * 127, "partition", "~", "*", "\x80", "\xa0",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
-async def test_an_odd_name_survives_the_round_trip(client: Client, name: str) -> None:
+async def test_odd_names_survive_the_round_trip(client: Client) -> None:
     """N1: as queue, partition, transactionId, traceId and group, in bodies, paths and queries."""
+    for name in NAMES:
+        await assert_round_trip(client, name)
+
+
+async def assert_round_trip(client: Client, name: str) -> None:
     item = {"queue": name, "partition": name, "transactionId": name, "traceId": name, "namespace": name, "task": name}
     reply = await client.request("POST", "/api/v1/push", {"items": [item]})
     assert reply.status == 201, reply
@@ -54,14 +56,14 @@ PAYLOADS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("payload", PAYLOADS, ids=lambda payload: repr(payload[:24]))
-async def test_a_payload_comes_back_to_the_byte(client: Client, payload: bytes) -> None:
+async def test_payloads_come_back_to_the_byte(client: Client) -> None:
     """N5, Z17."""
-    body = b'{"items" : [ {"queue":"q", "payload": ' + payload + b' ,"transactionId":"t"}]}'
-    reply = await client.request("POST", "/api/v1/push", body)
-    assert reply.status == 201, reply
-    reply = await client.request("GET", "/api/v1/pop/queue/q")
-    assert b'"data":' + payload + b"," in reply.body
+    for payload in PAYLOADS:
+        body = b'{"items" : [ {"queue":"q", "payload": ' + payload + b' ,"traceId":"t"}]}'
+        reply = await client.request("POST", "/api/v1/push", body)
+        assert reply.status == 201, (payload, reply)
+        reply = await client.request("GET", "/api/v1/pop/queue/q?autoAck=true")
+        assert b'"data":' + payload + b"," in reply.body
 
 
 async def test_an_absent_payload_reads_as_null(client: Client) -> None:

@@ -239,7 +239,7 @@ async def test_configure_keeps_resets_and_answers_with_everything(client: Client
     everything = as_dict(DEFAULTS)
     reply = await client.request("POST", "/api/v1/configure", {"queue": "q", "partition": 7})
     assert reply.status == 200
-    assert reply.json == {"queue": "q", "configured": True, "options": everything}
+    assert reply.json == {"queue": "q", "namespace": None, "task": None, "configured": True, "options": everything}
     first = {"queue": "q", "options": {"leaseTime": 600, "priority": -3}}
     reply = await client.request("POST", "/api/v1/configure", first)
     assert reply.json["options"] == everything | {"leaseTime": 600, "priority": -3}
@@ -286,3 +286,16 @@ async def test_groups_consume_on_their_own(client: Client) -> None:
         assert message["consumerGroup"] == group
     assert await client.pop("q", "consumerGroup=a") == []
     assert await client.pop("q", "consumerGroup=late&subscriptionMode=new") == []
+
+
+async def test_a_group_may_begin_at_an_instant(client: Client) -> None:
+    """G2: what was pushed at or after it."""
+    await client.push("q", 1)
+    for group, start, expected in (
+        ("past", "2020-01-01T00:00:00Z", [1]),
+        ("past2", "2020-01-01T01:00:00%2B01:00", [1]),
+        ("future", "2199-01-01T00:00:00.000Z", []),
+        ("now", "now", []),
+    ):
+        messages = await client.pop("q", f"consumerGroup={group}&subscriptionFrom={start}")
+        assert [message["data"] for message in messages] == expected, group

@@ -2,15 +2,11 @@
 
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
-
-import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples/orders.py"
 
 
-@pytest.mark.skipif(find_spec("queen.broker") is None, reason="there is no server to run yet")
 def test_orders_survive_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
     """P1, P4, L1, L5, L7, O8, A3, A4, R1, Z3."""
     command = [sys.executable, str(EXAMPLE), "--small", "--keep", str(tmp_path)]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 
-from queen import Broker, NewMessage
+from queen import Broker, Delivery, NewMessage
 from queen.errors import Conflict, Invalid
 from tests.actors.world import engine_of, opened, parked, payloads, steps
 
@@ -46,7 +46,7 @@ async def test_an_exception_fails_that_message_and_gives_the_rest_back_in_order(
     async with opened() as queen:
         await _fill(queen, 5)
         seen: list[Any] = []
-        with pytest.raises(ZeroDivisionError, match="ouch"):
+        with pytest.raises(ZeroDivisionError, match="ouch"):  # noqa: PT012
             async for message in queen.consume("q", batch=batch):
                 async with message:
                     seen.append(message.data)
@@ -130,30 +130,33 @@ async def test_break_inside_a_block_settles_it_and_leaving_gives_the_rest_back(a
 
 async def test_a_block_whose_lease_was_lost_says_so(autojump_clock: Any) -> None:
     """A4: somebody else has the message by now."""
+    others = Delivery()
     async with opened() as queen:
         await queen.configure("q", {"leaseTime": 10})
         await _fill(queen, 1)
-        with pytest.raises(Conflict):
+        with pytest.raises(Conflict):  # noqa: PT012
             async for message in queen.consume("q"):
                 async with message:
                     await trio.sleep(11)
-                    (other,) = await queen.pop("q")
-        assert (await queen.ack(other)).status == "completed"
+                    others = await queen.pop("q")
+        assert (await queen.ack(others.messages[0])).status == "completed"
 
 
 async def test_a_block_that_fails_after_the_broker_closed_keeps_its_own_error(autojump_clock: Any) -> None:
     """What can't be told ends with the lease."""
     async with opened() as queen:
         await _fill(queen, 1)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(ZeroDivisionError):  # noqa: PT012
             async for message in queen.consume("q"):
                 async with message:
                     await queen.drain()
                     raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("scope", [{"queue": "q", "partition": "p"}, {"namespace": "n"}, {"namespace": "n", "task": "t"}])
-async def test_every_scope_and_group(scope: dict[str, str], autojump_clock: Any) -> None:
+@pytest.mark.parametrize(
+    "scope", [{"queue": "q", "partition": "p"}, {"namespace": "n"}, {"namespace": "n", "task": "t"}]
+)
+async def test_every_scope_and_group(scope: dict[str, Any], autojump_clock: Any) -> None:
     """G1: a group's messages are completed for that group."""
     async with opened() as queen:
         await _fill(queen, 2, partition="p", namespace="n", task="t")
@@ -191,6 +194,7 @@ async def test_several_consumers_share_a_queue(autojump_clock: Any) -> None:
 async def test_a_consumer_is_checked_when_it_is_made(autojump_clock: Any) -> None:
     """N1, O4"""
     async with opened() as queen:
-        for wrong in ({}, {"queue": ""}, {"queue": "q", "namespace": "n"}, {"queue": "q", "batch": 0}):
+        wrongs: list[dict[str, Any]] = [{}, {"queue": ""}, {"queue": "q", "task": "t"}, {"queue": "q", "batch": 0}]
+        for wrong in wrongs:
             with pytest.raises(Invalid):
-                queen.consume(**wrong)  # type: ignore[arg-type]
+                queen.consume(**wrong)

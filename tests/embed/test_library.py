@@ -42,7 +42,7 @@ async def test_on_disk_and_back(tmp_path: Path) -> None:
 async def test_an_error_of_the_body_is_raised_as_it_is(autojump_clock: Any) -> None:
     """Not as part of a group; and what was under way is kept."""
     journal = MemoryJournal()
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012
         async with open_broker(None, journal=journal) as queen:
             await queen.push("q", 1)
             raise ZeroDivisionError
@@ -71,8 +71,12 @@ async def test_after_closing_everything_is_refused(autojump_clock: Any) -> None:
     assert not queen.ready
     queen.release_nowait(delivery)
     for request in (
-        queen.push("q"), queen.pop("q", wait=True), queen.ack(message), queen.configure("q"), queen.extend(message.lease_id),
-    ):  # fmt: skip
+        queen.push("q"),
+        queen.pop("q", wait=True),
+        queen.ack(message),
+        queen.configure("q"),
+        queen.extend(message.lease_id),
+    ):
         with pytest.raises(ShuttingDown):
             await request
     await queen.drain()

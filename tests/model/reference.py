@@ -293,10 +293,11 @@ class ReferenceQueue:
     def _fail(self, copy: Copy, asked: str | None, delay: bool) -> str:
         """R1, R2, R6, for acks and for ended leases alike."""
         options = self.options
-        if copy.retry_count >= options.retry_limit:
+        counted = copy.status == "pending" and copy.because == "expired"  # this attempt, by L5
+        if not counted and copy.retry_count >= options.retry_limit:
             self._settle(copy, self._given_up, asked)
             return copy.status
-        copy.retry_count += 1
+        copy.retry_count += not counted
         copy.failed = True
         wait_ms = int(options.retry_delay * options.retry_backoff ** (copy.retry_count - 1)) if delay else 0
         self._give_back(copy, "retry" if delay else "expired", self.now + wait_ms * 1000)

@@ -14,7 +14,8 @@ from queen.store.chain import follow, verify
 from queen.store.data_dir import check_data_file
 from queen.store.format import ORIGIN, pack
 from queen.store.journal import Change, Table
-from queen.store.lmdb_journal import LmdbJournal, check_pages
+from queen.store.lmdb_file import check_pages
+from queen.store.lmdb_journal import LmdbJournal
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -197,13 +198,12 @@ def test_a_killed_writer_loses_nothing_that_it_confirmed(tmp_path: Path) -> None
     """O8, P1: SIGKILL in the middle of commits, five times on the same folder."""
     confirmed = 0
     for lines in (1, 40, 90, 20, 70):
-        process = run(KILLED, tmp_path)
-        assert process.stdout is not None
-        for _ in range(lines):
-            confirmed = int(process.stdout.readline())
-        process.send_signal(signal.SIGKILL)
-        confirmed = int((process.stdout.read().splitlines() or [str(confirmed)])[-1])
-        process.wait()
+        with run(KILLED, tmp_path) as process:
+            assert process.stdout is not None
+            for _ in range(lines):
+                confirmed = int(process.stdout.readline())
+            process.send_signal(signal.SIGKILL)
+            confirmed = int((process.stdout.read().splitlines() or [str(confirmed)])[-1])
         check_data_file(tmp_path / "data.mdb")
         journal = LmdbJournal.open(tmp_path)
         assert journal.head in (confirmed, confirmed + 3)
@@ -244,11 +244,10 @@ env = lmdb.open(sys.argv[1], readonly=True, max_dbs=12)
 txn = env.begin(); print("reading", flush=True); signal.pause()
 """
     journal = LmdbJournal.open(tmp_path)
-    reader = run(script, tmp_path)
-    assert reader.stdout is not None
-    assert reader.stdout.readline() == "reading\n"
-    reader.kill()
-    reader.wait()
+    with run(script, tmp_path) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "reading\n"
+        reader.kill()
     assert str(reader.pid) in journal._env.readers()
     journal.maintain()
     assert str(reader.pid) not in journal._env.readers()
