@@ -7,6 +7,7 @@ import trio
 
 from queen import Acknowledgement, Broker, NewMessage
 from queen.errors import Conflict, ShuttingDown, StoreFailed, StoreFull, Unavailable
+from queen.opening import _cause
 from queen.store.memory_journal import MemoryJournal
 from tests.actors.world import Gate, Waiters, engine_of, opened, parked, payloads, picture, slow, steps
 
@@ -280,6 +281,16 @@ async def test_an_engine_that_crashes_is_started_anew(autojump_clock: Any) -> No
         assert not isinstance(refusal.value, ShuttingDown)
         await trio.sleep(1)
         assert payloads(await queen.pop("q", batch=9)) == [1]
+
+
+def test_the_gravest_error_decides_what_comes_next() -> None:
+    """Whichever came first: after StoreFailed no engine is started any more."""
+    grave, full, other = StoreFailed("unknown"), StoreFull("full"), ZeroDivisionError()
+    for errors, expected in (((other, full, grave), grave), ((other, full), full), ((grave, other), grave)):
+        assert _cause(ExceptionGroup("", [ExceptionGroup("", [errors[0]]), *errors[1:]])) is expected
+    wrapped = _cause(ExceptionGroup("", [ExceptionGroup("", [other])]))
+    assert type(wrapped) is Unavailable
+    assert wrapped.__cause__ is other
 
 
 def _raise() -> None:
