@@ -14,9 +14,9 @@ from queen.checks import acknowledgement_of, check_ack, check_pop, check_scope, 
 from queen.clock import Clock, Ids
 from queen.commands import AckStatus
 from queen.consumer import Consumer
-from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown
+from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown, Unavailable
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
-from queen.names import DEFAULT_PARTITION, SECOND, check_name
+from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant
 from queen.options import QueueOptions
 from queen.replies import Nothing, Receipt, Settlement
 
@@ -123,7 +123,8 @@ class Broker:
         """Take up to `batch` messages of one queue or partition, or of the queues of a namespace or task (O1-O7).
 
         With `wait`, waits up to `timeout` seconds (at most 60) for the first. `subscription_mode` "new" or
-        `subscription_from` ("now", or an instant in µs) say where a `group` begins that meets the queue now (G2).
+        `subscription_from` ("now", an ISO 8601 time, or an instant in µs) say where a `group` begins that meets the
+        queue now (G2).
         Cancelled, everything that was taken is given back uncounted (L8), unless it was `auto_ack`ed.
         """
         check_scope(queue, partition, namespace, task)
@@ -141,7 +142,7 @@ class Broker:
             auto_ack=auto_ack,
             worker=worker,
             new_only=new_only,
-            from_at=subscription_from if isinstance(subscription_from, int) else 0,
+            from_at=_instant_of(subscription_from),
         )
         longest = min(max(timeout, 0.0), MAX_WAIT_S)
         found = engine.core.catalogue.queues.get(queue) if queue is not None else None
@@ -152,11 +153,15 @@ class Broker:
             until = answer.until
             left = None if until is None else max(0.0, (until - self._clock.now()) / SECOND)
             return Delivery((), answer.because, left)
-        return Delivery(tuple(read_granted(engine.core, answer, group)))
+        try:
+            return Delivery(tuple(read_granted(engine.core, answer, group)))
+        except QueenError:
+            engine.release([grant.lease for _, grant in answer])  # L8: it can't be handed on
+            raise
 
     def release_nowait(self, delivery: Delivery) -> None:
         """Give back what could not be handed on, uncounted (L8). Never raises; what was settled stays so."""
-        if self._engine is not None and self._engine.accepting:
+        if self._engine is not None:
             self._engine.release([lease_bytes(lease) for lease in {message.lease_id for message in delivery}])
 
     def consume(
@@ -282,7 +287,9 @@ class Broker:
 
     def attach(self, engine: Engine) -> None:
         """Work with this engine from now on. For `opening.supervise` alone, as `detach` is."""
-        self._engine = engine
+        self._engine, self._failure = engine, None
+        if self._stopped.is_set():
+            engine.stop()
 
     def detach(self, failure: QueenError | None = None) -> None:
         """The engine has ended; without a failure, another one comes or the broker closes."""
@@ -296,7 +303,20 @@ class Broker:
         return self._closed
 
     def _running(self) -> Engine:
-        engine = self._engine
-        if engine is None or self._closed:
-            raise self._failure or ShuttingDown("the server is starting or shutting down")
-        return engine
+        if self._closed:
+            raise ShuttingDown("the server is shutting down")
+        if self._engine is None:
+            raise self._failure or Unavailable("the server is starting")
+        return self._engine
+
+
+def _instant_of(subscription_from: int | str | None) -> int:
+    """G2: where a group begins, 0 where no instant says so."""
+    if subscription_from is None or subscription_from == "now":
+        return 0
+    if isinstance(subscription_from, int):
+        return subscription_from
+    try:
+        return parse_instant(subscription_from)
+    except ValueError:
+        raise Invalid("subscriptionFrom", "must be 'now' or an ISO 8601 time") from None

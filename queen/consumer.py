@@ -1,6 +1,7 @@
 """`Consumer`: messages one after another, each acknowledged on leaving its block."""
 
 from collections import deque
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -8,7 +9,7 @@ import msgspec
 import trio
 
 from queen.checks import acknowledgement_of
-from queen.errors import ShuttingDown
+from queen.errors import QueenError, ShuttingDown
 from queen.messages import Delivery, Message
 
 if TYPE_CHECKING:
@@ -104,11 +105,13 @@ class Consumer:
         await self._broker.ack(message)
 
     async def fail(self, message: Message, error: Exception) -> None:
-        """The message failed; the rest of its batch goes back in the same commit, so that order holds."""
+        """The message failed; the rest of its batch goes back in the same commit, so that order holds.
+
+        Where that can't be said, the lease ends by itself, and the block's own error is the one that is raised."""
         rest, self._fetched = list(self._fetched), deque()
         entries = [acknowledgement_of(message, "failed", f"{type(error).__name__}: {error}")]
         entries += [acknowledgement_of(other, "retry") for other in rest]
-        with trio.move_on_after(_SETTLE_S, shield=True):
+        with suppress(QueenError), trio.move_on_after(_SETTLE_S, shield=True):
             await self._broker.ack_many(entries)
 
     def give_back(self, message: Message) -> None:

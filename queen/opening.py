@@ -104,7 +104,9 @@ async def supervise(
         if isinstance(failure, StoreFailed):
             await broker.wait_stopped()
             return
-        await trio.sleep(_PAUSE_S)
+        with trio.move_on_after(_PAUSE_S):
+            await broker.wait_stopped()
+            return
         journal.maintain()
 
 
@@ -135,12 +137,20 @@ def _journal(path: Any, journal: Journal | None, map_size: int, reserve: int) ->
 
 
 def _cause(group: BaseExceptionGroup[Exception]) -> QueenError:
-    """The first error of a group of groups; what is none of ours becomes one."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, QueenError):
-        return error
+    """The gravest error of a group of groups, else the first; what is none of ours becomes one."""
+    errors = list(_leaves(group))
+    for kind in (StoreFailed, QueenError):
+        found = next((error for error in errors if isinstance(error, kind)), None)
+        if found is not None:
+            return found
     wrapped = Unavailable("the engine has failed and is started anew")
-    wrapped.__cause__ = error
+    wrapped.__cause__ = errors[0]
     return wrapped
+
+
+def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

@@ -1,11 +1,12 @@
 """A push request taken apart by partition and put together again: P4 within one request, ids, P6. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from queen.actors.catalogue_state import Queue
 from queen.commands import PushItem
 from queen.errors import QueueFull
+from queen.history import Place
 from queen.messages import NewMessage
 from queen.names import uuid_texts
 from queen.replies import Pushed, Receipt
@@ -42,9 +43,10 @@ class Plan:
             yield base, tuple(part)
             base += 2 * len(part)
 
-    def count(self, queue: str) -> int:
-        """How many messages the push would bring to a queue."""
-        return sum(len(part) for (name, _), part in self._parts.items() if name == queue)
+    def count_new(self, queue: str, find: Callable[[str], Place | None]) -> int:
+        """How many messages the push would bring to a queue; what is stored already doesn't count (Z5)."""
+        items = [item for (name, _), part in self._parts.items() if name == queue for item in part]
+        return sum(item.transaction_id is None or find(item.transaction_id) is None for item in items)
 
     def grouping(self, queue: str) -> tuple[str | None, str | None]:
         """Namespace and task for a queue that this push creates: the first that its items give (P5)."""

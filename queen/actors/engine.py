@@ -48,6 +48,8 @@ class Engine:
         self._stop = trio.Event()
         self._idle = trio.Event()
         self.accepting = False
+        self._running = False
+        self._draining = False
         self.pushed = 0
         self.house: Residents
         self.router: Router
@@ -64,20 +66,23 @@ class Engine:
                     writing.start_soon(self.core.writer.run)
                     acting.start_soon(self.router.run)
                     acting.start_soon(keeper.run)
-                    self.accepting = True
+                    self._running = self.accepting = True
                     task_status.started()
-                    await self._stop.wait()
+                    try:
+                        await self._stop.wait()
+                    finally:
+                        self._running = self.accepting = False
                     acting.cancel_scope.cancel()
                 await keeper.flush()
                 writing.cancel_scope.cancel()
         finally:
-            self.accepting = False
             for reply in list(self._asks):
                 reply.fail(self.core.writer.failure or Unavailable(_ENDED))
 
     async def drain(self) -> None:
         """Take nothing new, answer parked pops with nothing, and wait for what is under way."""
         self.accepting = False
+        self._draining = True
         self.router.close()
         while self._asks:
             self._idle = trio.Event()
@@ -156,8 +161,10 @@ class Engine:
             raise
 
     def release(self, leases: list[bytes]) -> None:
-        """Give back what is left of leases, uncounted; those that have ended are passed over."""
-        self.house.release(leases)
+        """Give back what is left of leases, uncounted; those that have ended are passed over. While the engine
+        drains, too: what can't be handed on then is not to wait for the end of its lease (L8)."""
+        if self._running:
+            self.house.release(leases)
 
     async def extend(self, lease: bytes, seconds: int | None, caller: Caller) -> int:
         """L6: the lease's new end, shown. Cancelled: it may or may not have been extended."""
@@ -201,7 +208,8 @@ class Engine:
 
     def _check_open(self) -> None:
         if not self.accepting:
-            raise self.core.writer.failure or ShuttingDown("the server is starting or shutting down")
+            closing = ShuttingDown("the server is shutting down")
+            raise self.core.writer.failure or (closing if self._draining else Unavailable(_ENDED))
 
     async def _ask(self, reply: Reply[T]) -> T:
         self._asks.add(reply)
@@ -227,7 +235,7 @@ class Engine:
         for queue in {queue for queue, _ in missing}:
             found = self.core.catalogue.queues.get(queue)
             if found is not None:
-                queue_full(found, plan.count(queue))
+                queue_full(found, plan.count_new(queue, self.core.projections.find))
         for queue, partition in missing:
             found = self.core.catalogue.queues.get(queue)
             if found is None:

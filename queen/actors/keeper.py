@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import trio
 
+from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.residents import Residents
 from queen.actors.snapshots import queue_row
@@ -20,6 +21,7 @@ from queen.store.format import pack_row
 from queen.store.journal import Change, Table
 from queen.store.keys import u64
 from queen.store.projections import TAIL_LIMIT
+from queen.store.tail import Tail
 from queen.store.writer import Runner
 
 EVERY_S = 1.0
@@ -70,17 +72,53 @@ class Keeper:
             self._core.record_catalogue(ClockShifted(shift), _SERVER)
 
     async def flush(self) -> None:
-        """Bring the tables up to now. Cancelled half way, the checkpoint stays where it was."""
+        """Bring the tables up to now. Cancelled or failed half way, the checkpoint stays where it was, and all that
+        was to be written then is written by the next one."""
         core = self._core
         if core.writer.seq == self._house.checkpoint:
             return
         checkpoint = Checkpoint(core.writer.seq, core.writer.digest)
-        tail = core.projections.freeze()
-        slots = self._house.take_dirty()
-        rows: list[Change] = [
-            Change(Table.QUEUES, u64(number), _queue_value(core, number)) for number in core.dirty_queues
-        ]
+        core.projections.freeze()
+        slots, queues = self._house.take_dirty(), sorted(core.dirty_queues)
         core.dirty_queues.clear()
+        done = False
+        try:
+            await self._write_tails()
+            complete = await self._write_states(slots, queues, checkpoint)
+            done = True
+        finally:
+            if not done:
+                self._house.still_dirty(slots)
+                core.dirty_queues.update(queues)
+        self._house.retire(slots)
+        if complete:
+            self._house.checkpoint = checkpoint.seq
+
+    async def _write_tails(self) -> None:
+        """Oldest first, one after another: each completes rows that the one before it has written."""
+        core = self._core
+        for tail in core.projections.frozen():
+            # Read here and not where the rows are made: the journal has one reading thread, which may move its map.
+            settled: dict[bytes, bytes | None] = {}
+            for key, row in core.projections.settled_rows(tail):
+                settled[key] = row
+                if len(settled) % SLICE == 0:
+                    await trio.lowlevel.checkpoint()
+            rows: list[Change] = []
+
+            def compute(
+                tail: Tail = tail, settled: dict[bytes, bytes | None] = settled, rows: list[Change] = rows
+            ) -> None:
+                rows.extend(tail.changes(settled))
+
+            await self._compute(compute)
+            await self._write_all(rows)
+            core.projections.written(tail)
+
+    async def _write_states(self, slots: list[Slot], queues: list[int], checkpoint: Checkpoint) -> bool:
+        """Snapshots, and behind them the checkpoint, unless a state is missing: says so."""
+        core = self._core
+        rows: list[Change] = [Change(Table.QUEUES, u64(number), _queue_value(core, number)) for number in queues]
         complete = True
         for index, slot in enumerate(slots):
             snapshot = self._house.snapshot(slot)
@@ -88,28 +126,16 @@ class Keeper:
             rows += [snapshot] if snapshot is not None else []
             if index % SLICE == SLICE - 1:
                 await trio.lowlevel.checkpoint()
-
-        # Read here and not where the rows are made: the journal has one reading thread, which may move its map.
-        settled: dict[bytes, bytes | None] = {}
-        for key, row in core.projections.settled_rows(tail):
-            settled[key] = row
-            if len(settled) % SLICE == 0:
-                await trio.lowlevel.checkpoint()
-
-        def compute() -> None:
-            rows.extend(tail.changes(settled))
-
-        await self._compute(compute)
         numbers = pack_row([core.catalogue.next_queue, core.catalogue.next_partition])
         rows.append(Change(Table.META, NUMBERS, numbers))
         if complete:
             rows.append(Change(Table.META, CHECKPOINT, pack_row(list(checkpoint))))
+        await self._write_all(rows)
+        return complete
+
+    async def _write_all(self, rows: list[Change]) -> None:
         for start in range(0, len(rows), SLICE):
             await self._write(rows[start : start + SLICE])
-        core.projections.written(tail)
-        self._house.retire(slots)
-        if complete:
-            self._house.checkpoint = checkpoint.seq
 
     async def _write(self, rows: list[Change]) -> None:
         done = trio.Event()

@@ -58,6 +58,10 @@ class Line:
         """Whether a pop is on its way there; the partition knows best what another one would get."""
         return slot in self._taken
 
+    def taken(self) -> Slot | None:
+        """One of the partitions that a pop is on its way to, if there is any."""
+        return next(iter(self._taken), None)
+
     def known(self) -> set[Slot]:
         """The partitions that have something for the group."""
         return {*self.offers, *self._held, *self._taken}

@@ -118,8 +118,8 @@ class Granted(NamedTuple):
 class PopRequest:
     """A pop on its way: to the router, to a partition, perhaps back and to the next, perhaps parked.
 
-    `batch` and `partitions` count down as grants come in. `ticket` is its place in the order of service (O5); `parked`
-    is not 0 while it waits.
+    `batch` and `partitions` count down as grants come in. `ticket` is its place in the order of service (O5) and
+    `since_seq` the last record when it came; `parked` is not 0 while it waits.
     """
 
     __slots__ = (
@@ -130,12 +130,14 @@ class PopRequest:
         "from_at",
         "granted",
         "group",
+        "insisted",
         "lease_base",
         "new_only",
         "parked",
         "partitions",
         "reply",
         "scope",
+        "since_seq",
         "ticket",
         "wait",
         "work",
@@ -169,6 +171,8 @@ class PopRequest:
         self.new_only = new_only
         self.from_at = from_at
         self.ticket = 0
+        self.since_seq = 0
+        self.insisted = False
         self.parked = 0
         self.abandoned = False
         self.granted: list[Granted] = []

@@ -1,7 +1,6 @@
 """The actor of one partition: a task that owns the partition's state and consumes a channel of work.
 
-It holds no rules: those are in `partition_rules`. What is written down here once, for all commands, is the order:
-decide, evolve, record, announce, and tell only when the writer calls back.
+It holds no rules: those are in `partition_rules`, nor the order of a command's steps: that is in `carrying`.
 """
 
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ import structlog
 import trio
 
 from queen.actors import availability
+from queen.actors.carrying import FAILED, Fatal, carry_out
 from queen.actors.catalogue_rules import group_started
 from queen.actors.catalogue_state import Group, Slot
 from queen.actors.core import Core
@@ -19,7 +19,7 @@ from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
 from queen.actors.partition_rules import decide
 from queen.actors.partition_state import Partition, evolve
 from queen.commands import PartitionCommand, Pop, Tick
-from queen.errors import Busy, Quarantined, QueenError, Unavailable
+from queen.errors import Busy, Quarantined, Unavailable
 from queen.events import Event, GroupJoined, MessagesPushed
 from queen.history import History, PushedRun
 from queen.messages import Caller
@@ -36,10 +36,6 @@ TICKS = 4
 """Ticks before each command; what time has brought beyond that is left to the router's own ticks."""
 
 _SERVER = Caller("server")
-
-
-class Fatal(Exception):
-    """This incarnation of the engine can't go on: it is to be started anew from the journal."""
 
 
 class PartitionActor:
@@ -81,11 +77,19 @@ class PartitionActor:
 
     async def run(self) -> None:
         """Carry out work until cancelled."""
-        self.announce(force=True)
+        self._start()
         while True:
-            await self._next()
-            if self.broken:
+            while self.broken:
                 await self._rebuild()
+                if self.quarantined:
+                    break  # a state that can't be folded either is asked for nothing any more
+            await self._next()
+
+    def _start(self) -> None:
+        try:
+            self.announce()
+        except Exception as error:
+            self.crashed(error)
 
     async def _next(self) -> None:
         # A function of its own, so that a partition that waits holds no work, which holds payloads.
@@ -96,13 +100,13 @@ class PartitionActor:
             raise
         except Exception as error:  # the supervisor of this one partition
             self.crashed(error)
-            work.fail(Unavailable("the partition's actor failed; it is being rebuilt"))
+            work.fail(Unavailable(FAILED))
 
     async def _take(self, work: Work) -> None:
         if self.quarantined and not work.abandoned:
             work.fail(Quarantined(f"partition '{self.slot.name}' is quarantined: {self._crash[0]}"))
         if work.abandoned:
-            self.announce(force=True)
+            self.announce()  # nobody else may have been sent here in the meantime
             return
         self.idle_since = self._core.clock.now()
         work.arrivals -= 1
@@ -136,19 +140,31 @@ class PartitionActor:
         for event in decision.events:
             evolve(self.state, event, now, self._shown(event, now, shift))
 
-    def record(self, decision: Decision, caller: Caller, now: int, shift: int) -> None:
-        """Hand the events to the writer, those of a group behind the event that it has joined."""
+    def record(self, decision: Decision, caller: Caller, now: int, shift: int) -> int:
+        """Hand the events to the writer, those of a group behind the event that it has joined. Returns the shift that
+        the record carries: for a push, what keeps createdAt from running backwards (N4)."""
         if not decision.events:
-            return
+            return shift
         events = self._with_joins(decision.events)
         for event in decision.events:
             if isinstance(event, MessagesPushed):
                 shift = self.state.latest_shown - now
         self.recorded_seq = self._core.record(self.slot.number, events, caller, now, shift, decision.payloads)
         self._house.changed(self)
+        for group in list(self.unrecorded):
+            if _group(self.slot, group).from_at > self.state.latest_shown:
+                self.meet(group)  # G2: it begins at an instant still to come, and passes by what is pushed before
+        return shift
 
-    def announce(self, force: bool = False) -> None:
+    def announce(self) -> None:
         """Tell the router what there is and when time matters next, and the queue how full it is."""
+        if self.quarantined:
+            # Nothing to be had and nothing to wait for: other partitions and whole queues go on.
+            for group in self.state.groups:
+                self._house.router.offer(self.slot, group, None, None)
+            return
+        if self.broken:
+            return  # it speaks when it has been rebuilt
         options = self.slot.queue.options
         view = self.state.groups[DEFAULT_GROUP]
         depth = view.pending + view.processing
@@ -187,7 +203,7 @@ class PartitionActor:
         before, times = self._crash
         self._crash = name, times + 1 if name == before else 1
         self.broken = True
-        self.quarantined = self._crash[1] >= CRASHES
+        self.quarantined = self.quarantined or self._crash[1] >= CRASHES
         log.error(
             "partition actor crashed",
             partition=self.slot.name,
@@ -196,6 +212,8 @@ class PartitionActor:
             quarantined=self.quarantined,
             exc_info=error,
         )
+        if self.quarantined:
+            self.announce()
 
     def succeeded(self) -> None:
         """A command came through: crashes count from anew."""
@@ -205,11 +223,21 @@ class PartitionActor:
     async def _rebuild(self) -> None:
         """Fold the state from its snapshot and the journal again. Cancelled, it is still broken."""
         await self._core.writer.flushed()
-        self.state, self.recorded_seq = self._house.refold(self.slot.number)
-        self.slot.deleted = self.state.deleted
-        self.unrecorded.clear()
-        self.broken = False
-        self.announce(force=True)
+        try:
+            self.state, self.recorded_seq = self._house.refold(self.slot.number)
+            self.slot.deleted = self.state.deleted
+            self.unrecorded.clear()
+            self.broken = False
+            self.meet_all()
+            self.announce()
+        except Exception as error:
+            self.crashed(error)
+
+    def meet_all(self) -> None:
+        """Let the queue's groups begin that have not met this partition."""
+        for group in self.slot.queue.groups.values():
+            if group.number not in self.state.groups:
+                self.meet(group.number)
 
     def _shown(self, event: Event, now: int, shift: int) -> int:
         """N4: what is shown as createdAt does not run backwards either."""
@@ -230,54 +258,6 @@ class PartitionActor:
                 result.append(GroupJoined(group, self.unrecorded.pop(group)))
             result.append(event)
         return result
-
-
-def carry_out(core: Core, house: "Residents", work: Work) -> None:
-    """Decide all, then change and record all: in one step and so in one commit. Refused or crashed: nothing."""
-    now, shift = core.clock.now(), core.clock.shift()
-    actors = [house.awake(part.slot) for part in work.parts]
-    replies: list[Any] | None = None
-    refusal: QueenError | None = None
-    try:
-        for actor in dict.fromkeys(actors):
-            actor.catch_up(now)
-        decisions = [actor.decide(part.command, now) for actor, part in zip(actors, work.parts, strict=True)]
-        if work.admit is not None:
-            work.admit(decisions)
-        for actor, decision in zip(actors, decisions, strict=True):
-            actor.apply(decision, now, shift)
-    except QueenError as error:
-        refusal = error
-    except Exception as error:
-        for actor in dict.fromkeys(actors):
-            actor.crashed(error)
-        work.fail(Unavailable("the partition's actor failed and is being rebuilt; nothing was changed"))
-        return
-    else:
-        _record(core, work, actors, decisions, now, shift)
-        replies = [decision.reply for decision in decisions]
-    for actor in dict.fromkeys(actors):
-        actor.announce()
-    if work.done is not None:
-        work.done.set()
-    if work.decided is not None:
-        work.decided(replies, refusal)
-    told = work.told
-    if told is not None:
-        core.writer.then(lambda failure: told(None if failure else replies, failure or refusal))
-
-
-def _record(
-    core: Core, work: Work, actors: list[PartitionActor], decisions: list[Decision], now: int, shift: int
-) -> None:
-    try:
-        for actor, decision in zip(actors, decisions, strict=True):
-            actor.record(decision, work.caller, now, shift)
-            actor.succeeded()
-    except Exception as error:
-        # Some of the records may be handed in already, and the states are ahead of them: only a new start is safe.
-        core.writer.stop(Unavailable("recording failed; nothing was changed"))
-        raise Fatal from error
 
 
 def first_position(state: Partition, history: History, group: Group) -> int:

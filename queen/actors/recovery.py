@@ -22,7 +22,7 @@ from queen.names import DEFAULT_GROUP
 from queen.store.chain import follow
 from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack, unpack_row
 from queen.store.journal import Table
-from queen.store.keys import number
+from queen.store.keys import number, u64
 from queen.store.projections import TAIL_LIMIT
 
 log = structlog.get_logger()
@@ -43,13 +43,14 @@ class Recovery:
         """Fold everything; afterwards the house, the catalogue and the router's lines are complete."""
         checkpoint = self._checkpoint()
         self._core.catalogue.next_queue, self._core.catalogue.next_partition = self._numbers()
-        touched = {partition_of(frame) for _, frame in self._core.journal.frames(checkpoint.seq)}
         self._read_queues()
-        self._read_partitions(touched)
+        self._read_touched({partition_of(frame) for _, frame in self._core.journal.frames(checkpoint.seq)})
         last = self._fold(checkpoint)
         if last is not None:
             self._core.clock.resume(last.at, last.shift)
         self._house.checkpoint = checkpoint.seq
+        # Only now, with the time and every option as they are: what the others have depends on both (T5).
+        self._read_others()
         for partition, (state, seq) in self._states.items():
             slot = self._core.catalogue.slots.get(partition)
             if slot is not None:
@@ -81,28 +82,37 @@ class Recovery:
         for key, values in self._rows(Table.QUEUES):
             self._core.catalogue.add(read_queue(key, values))
 
-    def _read_partitions(self, touched: set[int]) -> None:
-        """Slots for all; states are kept for those that the records behind the checkpoint concern."""
+    def _read_touched(self, touched: set[int]) -> None:
+        """Slots and states of the partitions that the records behind the checkpoint concern."""
+        for partition in sorted(touched):
+            row = self._core.journal.get(Table.PARTITIONS, u64(partition))
+            if row is not None:
+                self._read_partition(partition, _checked(Table.PARTITIONS, row))
+
+    def _read_others(self) -> None:
+        """Slots of all the other partitions; their states stay on disk."""
         for key, values in self._rows(Table.PARTITIONS):
-            seq, queue_number, id, name, created_at, state = read_partition(key, values)
-            queue = self._core.catalogue.numbers.get(queue_number)
-            if queue is None:
-                continue
-            slot = Slot(key, queue, id, name, created_at, state.deleted)
-            self._core.catalogue.add_slot(slot)
-            if key in touched:
-                self._states[key] = state, seq
-            else:
-                self._announce(slot, state)
+            if key not in self._core.catalogue.slots:
+                slot = self._read_partition(key, values)
+                if slot is not None:
+                    state, _ = self._states.pop(key)
+                    self._announce(slot, state)
+
+    def _read_partition(self, key: int, values: list[Any]) -> Slot | None:
+        seq, queue_number, id, name, created_at, state = read_partition(key, values)
+        queue = self._core.catalogue.numbers.get(queue_number)
+        if queue is None:
+            return None
+        slot = Slot(key, queue, id, name, created_at, state.deleted)
+        self._core.catalogue.add_slot(slot)
+        self._states[key] = state, seq
+        return slot
 
     def _rows(self, table: Table) -> Any:
         start = b""
         while rows := self._core.journal.scan(table, start, None, _PAGE):
             for key, value in rows:
-                values = unpack_row(value)
-                if values[0] != VERSION:
-                    raise ChainBroken(f"A row of {table} has an unknown version; rebuild the projections.")
-                yield number(key), values
+                yield number(key), _checked(table, value)
             start = rows[-1][0] + b"\0"
 
     def _fold(self, checkpoint: Checkpoint) -> Record | None:
@@ -153,3 +163,10 @@ class Recovery:
         for view in state.groups.values():
             for lease in view.leases:
                 self._house.leases[lease] = slot
+
+
+def _checked(table: Table, row: bytes) -> list[Any]:
+    values = unpack_row(row)
+    if values[0] != VERSION:
+        raise ChainBroken(f"A row of {table} has an unknown version; rebuild the projections.")
+    return values

@@ -56,9 +56,7 @@ class Residents:
         state, seq = kept or self.load(slot.number)
         slot.deleted = state.deleted
         actor = PartitionActor(self._core, self, slot, state, seq)
-        for group in slot.queue.groups.values():
-            if group.number not in state.groups:
-                actor.meet(group.number)
+        actor.meet_all()
         scope = trio.CancelScope()
         self._awake[slot] = actor, scope
         self._nursery.start_soon(_live, actor, scope, name=f"partition {slot.number}")
@@ -102,11 +100,20 @@ class Residents:
         """Partitions that are out of service."""
         return [slot for slot, (actor, _) in self._awake.items() if actor.quarantined]
 
+    def is_quarantined(self, slot: Slot) -> bool:
+        """Whether the partition is out of service."""
+        found = self._awake.get(slot)
+        return found is not None and found[0].quarantined
+
     def take_dirty(self) -> list[Slot]:
         """The slots to write snapshots of; they count as clean from now on."""
         taken = [slot for slot in self._dirty if slot.number in self._core.catalogue.slots]
         self._dirty.clear()
         return taken
+
+    def still_dirty(self, slots: list[Slot]) -> None:
+        """Their snapshots were not written after all."""
+        self._dirty.update(slots)
 
     def snapshot(self, slot: Slot) -> Change | None:
         """The row of the partition as it is now, None where its state can't be trusted."""
@@ -132,7 +139,8 @@ class Residents:
         """End the actors that have been idle for long and are clean."""
         before = self._core.clock.now() - IDLE
         for slot, (actor, scope) in list(self._awake.items()):
-            if actor.idle_since < before and not (actor.busy or actor.broken or slot in self._dirty):
+            resting = actor.busy or actor.broken or actor.quarantined or slot in self._dirty
+            if actor.idle_since < before and not resting:
                 del self._awake[slot]
                 scope.cancel()
 
@@ -144,6 +152,8 @@ class Residents:
         """Every partition of the queue is to say what it has for a group that nobody has asked for before."""
         for slot in queue.slots.values():
             actor = self.awake(slot)
+            if actor.broken:
+                continue  # meets all groups when it has been rebuilt
             if group not in actor.state.groups:
                 actor.meet(group)
             actor.announce()

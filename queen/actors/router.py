@@ -120,6 +120,7 @@ class Router:
     def _arrive(self, request: PopRequest) -> None:
         self._tickets += 1
         request.ticket = self._tickets
+        request.since_seq = self._core.writer.seq
         self._serve(request)
 
     def _serve(self, request: PopRequest) -> None:
@@ -133,13 +134,24 @@ class Router:
             # Partitions were asked for the first time; what they say stands in the inbox in front of this.
             self._tell(partial(self._serve, request))
         elif slot is not None:
-            self._send(request, slot)
+            self._queue_up(request, slot)
         elif request.granted:
             self._finish(request)
         elif request.wait and not self._closing:
             self._waiting.park(request)
         else:
             request.reply.set(self._held(request))
+
+    def _queue_up(self, request: PopRequest, slot: Slot) -> None:
+        """Send the pop, behind everybody who has waited longer for that partition (O5)."""
+        queue = slot.queue
+        while True:
+            first = self._waiting.peek(queue.name, slot.name, queue.namespace, queue.task, request.group)
+            if first is None or first.ticket > request.ticket:
+                break
+            self._waiting.leave(first)
+            self._send(first, slot)
+        self._send(request, slot)
 
     def _choose(self, request: PopRequest) -> Slot | None:
         scope = request.scope
@@ -148,11 +160,25 @@ class Router:
             if slot is None:
                 return None
             line = self._line(slot.queue, request)
-            return slot if line.is_ready(slot) or line.is_taken(slot) else None
+            asks = line.is_ready(slot) or line.is_taken(slot) or self._house.is_quarantined(slot)
+            return slot if asks else None
         for queues in self._candidates(request):
             heads = [best for queue in queues if (best := self._line(queue, request).best()) is not None]
             if heads:
                 return min(heads, key=lambda head: head[0])[1]
+        return None if request.granted or request.wait else self._in_between(request)
+
+    def _in_between(self, request: PopRequest) -> Slot | None:
+        """A partition that another pop is on its way to, asked once by a pop that can't wait for what it says: it may
+        have something left, and knows the cause if not (L3)."""
+        if request.insisted:
+            return None
+        for queues in self._candidates(request):
+            for queue in queues:
+                slot = self._line(queue, request).taken()
+                if slot is not None:
+                    request.insisted = True
+                    return slot
         return None
 
     def _candidates(self, request: PopRequest) -> Iterator[list[Queue]]:
@@ -187,7 +213,7 @@ class Router:
         try:
             self._house.awake(slot).put(work)
         except QueenError as error:
-            request.fail(error)
+            self._returned(request, slot, None, error)
 
     def _decided(self, request: PopRequest, slot: Slot, replies: list[Any] | None, error: BaseException | None) -> None:
         """Called by the partition, before anything is durable; carried out as a message."""
@@ -198,6 +224,7 @@ class Router:
     ) -> None:
         request.work = None
         if replies is None:
+            # What other partitions gave already is handed on all the same.
             if request.granted:
                 self._finish(request)
             else:
@@ -233,9 +260,9 @@ class Router:
             request.reply.set(self._held(request))
 
     def _forget(self, request: PopRequest) -> None:
+        # What a partition is still asked for will be dropped unseen; what it has decided has come back before this.
         self._waiting.leave(request)
-        if request.work is None:
-            self._release(request)
+        self._release(request)
 
     def _release(self, request: PopRequest) -> None:
         """Give back what the pop of a vanished asker got already."""
@@ -299,6 +326,7 @@ class Router:
             pass  # a full mailbox ticks with its next command, and sets the next deadline then
 
     def _reconsider(self, queue: Queue) -> None:
+        self._meet_parked(next(iter(queue.slots.values())))  # its namespace and task may be others
         if queue.options.retention_enabled:
             concerned = set(queue.slots.values())
         else:
@@ -311,10 +339,11 @@ class Router:
             self._tick(slot)
 
     def _meet_parked(self, slot: Slot) -> None:
-        """Pops of groups that have not met this queue may have waited for it to appear (O2, G2)."""
+        """Pops of groups that nobody asked this queue for may have waited for it to appear (O2, G2, C2)."""
         queue = slot.queue
         for name in self._waiting.groups():
-            if name not in queue.groups:
+            group = queue.groups.get(name)
+            if group is None or (queue.number, group.number) not in self._lines:
                 request = self._waiting.peek(queue.name, slot.name, queue.namespace, queue.task, name)
                 if request is not None:
                     self._line(queue, request)
@@ -339,7 +368,7 @@ class Router:
         group = queue.groups.get(request.group)
         if group is None:
             assert request.group is not None, "every queue has the default group"
-            group = start_group(queue, request.group, request.new_only, request.from_at, self._core.writer.seq)
+            group = start_group(queue, request.group, request.new_only, request.from_at, request.since_seq)
             queue.groups[request.group] = group
             queue.next_group += 1
             if group.after_seq or group.from_at:

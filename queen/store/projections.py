@@ -56,6 +56,10 @@ class Projections:
         for key in tail.settled_keys():
             yield key, self._journal.get(Table.SETTLED, key)
 
+    def frozen(self) -> list[Tail]:
+        """The tails that no longer grow and are not written yet, oldest first."""
+        return self._tails[:-1]
+
     def written(self, tail: Tail) -> None:
         """Forget a frozen tail whose rows are durable."""
         self._tails.remove(tail)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import trio
 
-from queen.errors import QueenError, StoreFailed
+from queen.errors import Conflict, QueenError, StoreFailed
 from queen.events import AnyEvent
 from queen.store.format import ORIGIN, digest_of, pack, unpack
 from queen.store.journal import Change, Journal
@@ -166,12 +166,18 @@ class Writer:
         try:
             with trio.CancelScope(shield=True):
                 await self._runner(partial(self._write, group.frames, job))
+        except Conflict as error:
+            failure = StoreFailed(f"The journal is not this writer's any more: {error}")
+            self._fail(failure, group, told)
+            raise failure from error
         except QueenError as error:
             self._fail(error, group, told)
             raise
         except Exception as error:
-            self._fail(StoreFailed(f"The journal failed: {error!r}"), group, told)
-            raise
+            # Whatever this is, nobody knows what it left on the disk.
+            failure = StoreFailed(f"The journal failed: {error!r}")
+            self._fail(failure, group, told)
+            raise failure from error
         self._running = None
         self.commits += 1
         self._durable += len(group.frames)
