@@ -6,7 +6,6 @@ record it goes. So a partition's snapshot is made while others go on, and a star
 leaving out what a snapshot has already.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -106,7 +105,13 @@ class Keeper:
                 if len(settled) % SLICE == 0:
                     await trio.lowlevel.checkpoint()
             rows: list[Change] = []
-            await self._compute(partial(_add_rows, rows, tail, settled))
+
+            def compute(
+                tail: Tail = tail, settled: dict[bytes, bytes | None] = settled, rows: list[Change] = rows
+            ) -> None:
+                rows.extend(tail.changes(settled))
+
+            await self._compute(compute)
             await self._write_all(rows)
             core.projections.written(tail)
 
@@ -150,7 +155,3 @@ class Keeper:
 def _queue_value(core: Core, number: int) -> bytes | None:
     queue = core.catalogue.numbers.get(number)
     return None if queue is None else pack_row(queue_row(queue))
-
-
-def _add_rows(rows: list[Change], tail: Tail, settled: dict[bytes, bytes | None]) -> None:
-    rows += tail.changes(settled)

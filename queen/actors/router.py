@@ -153,7 +153,7 @@ class Router:
                 break
             self._waiting.leave(first)
             self._send(first, slot)
-            if request.wait:
+            if request.wait and not request.granted:
                 self._waiting.park(request)  # its turn comes when the partition speaks
                 return
         self._send(request, slot)

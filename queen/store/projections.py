@@ -51,14 +51,14 @@ class Projections:
         self._tails.append(Tail())
         return frozen
 
-    def frozen(self) -> list[Tail]:
-        """The tails that no longer grow and are not written yet, oldest first."""
-        return self._tails[:-1]
-
     def settled_rows(self, tail: Tail) -> Iterator[tuple[bytes, bytes | None]]:
         """What `Tail.changes` needs, read on the thread that reads."""
         for key in tail.settled_keys():
             yield key, self._journal.get(Table.SETTLED, key)
+
+    def frozen(self) -> list[Tail]:
+        """The tails that no longer grow and are not written yet, oldest first."""
+        return self._tails[:-1]
 
     def written(self, tail: Tail) -> None:
         """Forget a frozen tail whose rows are durable."""

@@ -18,9 +18,7 @@ from tests.actors.world import Waiters, engine_of, opened, payloads, slow, steps
 
 def _items(*places: tuple[str, str], name: str = "") -> list[NewMessage]:
     return [
-        NewMessage(
-            queue=queue, partition=partition, payload=index, transaction_id=f"{name}{index}" if name else None
-        )
+        NewMessage(queue=queue, partition=partition, payload=index, transaction_id=f"{name}{index}" if name else None)
         for index, (queue, partition) in enumerate(places)
     ]
 

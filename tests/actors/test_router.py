@@ -133,9 +133,7 @@ async def _retry(queen: Any) -> float:
 
 @pytest.mark.parametrize("cause", [_delay, _window, _lease, _extended, _retry])
 @pytest.mark.parametrize("scope", [{"queue": "q"}, {"queue": "q", "partition": "Default"}])
-async def test_time_wakes_a_waiter_at_the_deadline_and_not_before(
-    cause: Any, scope: Any, autojump_clock: Any
-) -> None:
+async def test_time_wakes_a_waiter_at_the_deadline_and_not_before(cause: Any, scope: Any, autojump_clock: Any) -> None:
     """O5, T2, T3, L5, R1"""
     async with opened() as queen, trio.open_nursery() as nursery:
         due = trio.current_time() + await cause(queen)
@@ -329,9 +327,7 @@ async def test_a_waiting_pop_ends_when_its_time_is_over(
     ("cause", "because"),
     [(_delay, "delayed"), (_window, "buffered"), (_lease, "leased"), (_retry, "retry")],
 )
-async def test_an_empty_answer_names_the_cause_that_ends_first(
-    cause: Any, because: str, autojump_clock: Any
-) -> None:
+async def test_an_empty_answer_names_the_cause_that_ends_first(cause: Any, because: str, autojump_clock: Any) -> None:
     """L3, Z10: at once, and after a wait."""
     async with opened() as queen:
         left = await cause(queen)
@@ -386,9 +382,7 @@ async def test_a_pop_beside_another_one_is_told_the_cause(autojump_clock: Any) -
 
 @pytest.mark.parametrize("aside", [0, 7])
 @pytest.mark.parametrize("more", [-1, 0, 1, 2])
-async def test_the_router_does_not_offer_what_no_pop_would_reach(
-    aside: int, more: int, autojump_clock: Any
-) -> None:
+async def test_the_router_does_not_offer_what_no_pop_would_reach(aside: int, more: int, autojump_clock: Any) -> None:
     """L2, T2: past so many delayed messages nobody looks; whoever waits sleeps until something is due."""
     async with opened() as queen, trio.open_nursery() as nursery:
         await queen.configure("q", {"ordering": "relaxed"})
