@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import trio
 
-from queen import Broker, Message, NewMessage
+from queen import Broker, Delivery, Message, NewMessage
 from queen.store.memory_journal import MemoryJournal
 from tests.actors.world import doomed, engine_of, opened
 
@@ -67,9 +67,10 @@ async def _producer(queen: Broker, books: Books, chance: random.Random) -> None:
 async def _consumer(queen: Broker, books: Books, chance: random.Random, group: str | None) -> None:
     while True:
         batch, partitions = chance.choice([(1, 1), (3, 1), (5, 3)])
-        got: Any = ()
+        got: tuple[Message, ...] = ()
         with trio.move_on_after(chance.choice([0.01, 0.3, 30])):
-            got = await queen.pop("q", group=group, batch=batch, partitions=partitions, wait=chance.random() < 0.7)
+            wait = chance.random() < 0.7
+            got = (await queen.pop("q", group=group, batch=batch, partitions=partitions, wait=wait)).messages
         for message in got:
             books.take(message, group)
         fate = chance.random()
@@ -77,19 +78,20 @@ async def _consumer(queen: Broker, books: Books, chance: random.Random, group: s
             await trio.sleep(LEASE_S + 1)  # the consumer hangs
             continue
         if fate < 0.2:
-            queen.release_nowait(got) if got else None
             for message in got:
                 books.held.pop((group, message.transaction_id))
+            queen.release_nowait(Delivery(got))
             continue
         for message in got:
             await trio.sleep(chance.random() / 20)
             key = group, message.transaction_id
             if chance.random() < 0.1:
+                books.held.pop(key)  # from the moment of asking on, another may get it
                 await queen.ack(message, "failed")
-                books.held.pop(key)
-                for other in got:  # the rest would be out of order
-                    books.held.pop((group, other.transaction_id), None)
-                queen.release_nowait(got)
+                rest = got[got.index(message) + 1 :]  # would be out of order
+                for other in rest:
+                    books.held.pop((group, other.transaction_id))
+                queen.release_nowait(Delivery(rest))
                 break
             await queen.ack(message)
             books.complete(message, group)
