@@ -20,7 +20,7 @@ from queen.errors import (
     TooLarge,
     Unavailable,
 )
-from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
+from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage, StoredMessage
 from queen.opening import open_broker
 from queen.options import QueueOptions
 from queen.replies import Receipt, Settlement
@@ -53,6 +53,7 @@ __all__ = [
     "ShuttingDown",
     "StoreFailed",
     "StoreFull",
+    "StoredMessage",
     "TooLarge",
     "Unavailable",
     "open_broker",

@@ -19,6 +19,7 @@ from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessag
 from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant
 from queen.options import QueueOptions
 from queen.replies import Nothing, Receipt, Settlement
+from queen.stored import Messages
 
 MAX_ITEMS = 1000
 """Messages in a push, acknowledgements in a batch, messages in a pop (P2, O1, A5)."""
@@ -67,6 +68,7 @@ class Broker:
         self._closed = False
         self._stopped = trio.Event()
         self._pushed_before = 0
+        self.messages = Messages(self._running)
 
     # -- pushing ------------------------------------------------------------------------------------------
 

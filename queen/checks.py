@@ -3,8 +3,11 @@
 Imports vocabulary only. Each refusal is an `Invalid` that names the field by its name on the wire.
 """
 
+from typing import Final
+
 import msgspec
 
+from queen.commands import Status
 from queen.errors import Invalid
 from queen.messages import Acknowledgement, Message, NewMessage
 from queen.names import check_name
@@ -13,6 +16,7 @@ from queen.rawjson import check as check_json
 MAX_BATCH = 1000
 MAX_DELAY_S = 2**31 - 1
 _STATUSES = ("completed", "failed", "retry", "dead_letter")
+MESSAGE_STATUSES: Final[tuple[Status, ...]] = ("pending", "processing", "completed", "failed", "dead_letter")
 _MODES = ("all", "new")
 
 
@@ -84,6 +88,25 @@ def check_ack(entry: Acknowledgement, where: str) -> None:
             entry.error.encode()
         except UnicodeEncodeError:
             raise Invalid(f"{where}error", "must not contain lone surrogates") from None
+
+
+def check_filter(
+    queue: str | None, partition: str | None, namespace: str | None, task: str | None, status: str | None
+) -> None:
+    """What a list is of (S5)."""
+    for field, value in (("queue", queue), ("partition", partition), ("namespace", namespace), ("task", task)):
+        if value is not None:
+            check_name(value, field)
+    if status is not None and status not in MESSAGE_STATUSES:
+        raise Invalid("status", f"must be one of {', '.join(MESSAGE_STATUSES)}")
+
+
+def check_page(limit: int, offset: int) -> None:
+    """Which part of a list (S5, Z7)."""
+    if isinstance(limit, bool) or not 1 <= limit <= MAX_BATCH:
+        raise Invalid("limit", f"must be from 1 to {MAX_BATCH}")
+    if isinstance(offset, bool) or offset < 0:
+        raise Invalid("offset", "must be 0 or more")
 
 
 def acknowledgement_of(message: Message, status: str, error: str | None = None) -> Acknowledgement:

@@ -30,6 +30,10 @@ class Conflict(QueenError):
     """The state refuses: already settled otherwise, never leased, or leased to somebody else (A3, A4)."""
 
 
+class QueueGone(Conflict):
+    """The queue, or the consumer group, was deleted while the request was on its way; nothing of it was done."""
+
+
 class Busy(QueenError):
     """Try again after `retry_after` seconds: a bound is reached that moves by itself."""
 

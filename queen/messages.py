@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from queen.commands import AckStatus
+from queen.commands import AckStatus, Status
 from queen.names import DEFAULT_PARTITION
 from queen.replies import Blocked
 
@@ -58,6 +58,39 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str | None
     lease_time: int
     retry_limit: int
+
+    @property
+    def data(self) -> Any:
+        """The payload, decoded anew at each call."""
+        return msgspec.json.decode(self.payload)
+
+
+class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as it is now for a consumer group, the default one unless another was asked about (S1).
+
+    Instants are µs since the epoch, as the wall clock shows them; None where they don't apply: `locked_at` and
+    `worker` are those of the running lease or of the one it was settled under, `failed_at` and `error` of the last
+    failed attempt or of the giving up. `payload` is the JSON text exactly as it was pushed.
+    """
+
+    id: str
+    transaction_id: str
+    queue: str
+    partition: str
+    partition_id: str
+    namespace: str | None
+    task: str | None
+    payload: bytes
+    status: Status
+    worker: str | None
+    created_at: int
+    locked_at: int | None
+    completed_at: int | None
+    failed_at: int | None
+    error: str | None
+    retry_count: int
+    lease_expires_at: int | None
+    trace_id: str | None
 
     @property
     def data(self) -> Any:

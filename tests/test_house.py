@@ -26,7 +26,8 @@ ROOMS: dict[str, set[str]] = {
     "store": {"store", "clock"},
     "actors": {"actors", "store", "clock"},
     "consumer": {"checks", "broker"},  # the broker for its type alone
-    "broker": {"actors", "clock", "checks", "consumer"},
+    "stored": {"actors", "checks"},
+    "broker": {"actors", "clock", "checks", "consumer", "stored"},
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "settings"},
     "__init__": {"broker", "consumer", "opening"},

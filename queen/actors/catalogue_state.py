@@ -6,6 +6,7 @@ no look into any partition.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -56,6 +57,20 @@ class Queue:
     seq: int = 0
 
 
+class Standing(NamedTuple):
+    """Where the default group stands in a partition, as the partition has told: its cursor and its counts."""
+
+    cursor: int = 1
+    pending: int = 0
+    processing: int = 0
+    completed: int = 0
+    failed: int = 0
+    dead_letter: int = 0
+
+
+NOWHERE = Standing()
+
+
 @dataclass(slots=True, eq=False)
 class Slot:
     """One partition's entry. `deleted` is the partition's own set; `depth` its share of the queue's."""
@@ -67,6 +82,7 @@ class Slot:
     created_at: int
     deleted: RangeSet = field(default_factory=RangeSet)
     depth: int = 0
+    standing: Standing = NOWHERE
 
 
 class Catalogue:
@@ -83,6 +99,11 @@ class Catalogue:
         """Whether the partition exists and the position is not deleted."""
         slot = self.slots.get(partition)
         return slot is not None and position not in slot.deleted
+
+    def last_stored(self, partition: int, position: int) -> int:
+        """The nearest position from `position` downwards that is not deleted; 0 where there is none."""
+        slot = self.slots.get(partition)
+        return 0 if slot is None else max(0, slot.deleted.skip_back(position))
 
     def slot(self, queue: str, partition: str) -> Slot | None:
         """The partition of that name, or None."""

@@ -29,7 +29,7 @@ class Core:
         self.ids = ids
         self.catalogue = Catalogue()
         self.records = Records(journal)
-        self.projections = Projections(journal, self.records, self.catalogue.stored)
+        self.projections = Projections(journal, self.records, self.catalogue.stored, self.catalogue.last_stored)
         self.writer = Writer(journal, runner)
         self.dirty_queues: set[int] = set()
         self.progress = trio.Event()

@@ -4,7 +4,7 @@ The methods that askers call prepare a command, hand it to the actors and wait f
 cancellation leaves behind. When an incarnation ends, nobody is left waiting: whatever is open fails.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ from queen.actors.residents import Residents
 from queen.actors.router import Router
 from queen.clock import Clock, Ids
 from queen.commands import Ack, AckEntry, Extend, Push
-from queen.errors import Busy, NotFound, ShuttingDown, Unavailable
+from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, Unavailable
 from queen.events import MessagesPushed
 from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.names import DEFAULT_PARTITION, uuid_number
@@ -35,6 +35,7 @@ from queen.store.writer import Runner
 
 T = TypeVar("T")
 
+_SERVER = Caller("server")
 _ENDED = "the engine has been restarted; the request's outcome was not recorded by this one"
 
 
@@ -98,7 +99,7 @@ class Engine:
         """Store messages (P1): `items` are checked messages and their payloads as JSON text.
 
         Cancelled, the push may or may not have happened, as a whole."""
-        self._check_open()
+        self.check_open()
         self.core.check_room()
         plan = Plan(items, self.core.ids.block())
         slots = self._slots(plan, caller)
@@ -113,7 +114,7 @@ class Engine:
 
     async def ack(self, entries: Sequence[Acknowledgement], caller: Caller) -> list[Settlement]:
         """Settle messages, all in one commit (A5); refusals are values. Cancelled: as for a push."""
-        self._check_open()
+        self.check_open()
         results: list[Settlement | None] = [None] * len(entries)
         gathered: dict[tuple[Slot, int], list[tuple[int, AckEntry]]] = {}
         leases: dict[str, bytes] = {}
@@ -148,7 +149,7 @@ class Engine:
 
     async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
         """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
-        self._check_open()
+        self.check_open()
         self.router.pop(request)
         try:
             if request.wait:
@@ -168,7 +169,7 @@ class Engine:
 
     async def extend(self, lease: bytes, seconds: int | None, caller: Caller) -> int:
         """L6: the lease's new end, shown. Cancelled: it may or may not have been extended."""
-        self._check_open()
+        self.check_open()
         slot = self.house.leases.get(lease)
         if slot is None:
             raise NotFound("there is no such lease, or it has ended")
@@ -186,7 +187,7 @@ class Engine:
         caller: Caller,
     ) -> Queue:
         """C1, C2: create or change a queue. Cancelled: it may or may not have happened, as a whole."""
-        self._check_open()
+        self.check_open()
         queue = self.core.catalogue.queues.get(name)
         if queue is None:
             options = merge(DEFAULTS, changes)
@@ -204,9 +205,51 @@ class Engine:
         self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(queue))
         return await self._ask(reply)
 
+    async def carry(
+        self, parts: Sequence[Part], caller: Caller, admit: Callable[[list[Any]], None] | None = None
+    ) -> list[Any]:
+        """Have commands carried out, all in one commit or none; returns their replies. Cancelled: as for a push."""
+        self.check_open()
+        reply: Reply[list[Any]] = Reply()
+        if parts:
+            self._put(Work(tuple(parts), caller, told=partial(_answer, reply), admit=admit))
+        else:
+            self.core.writer.then(lambda failure: _answer(reply, [], failure))
+        return await self._ask(reply)
+
+    async def question(self, parts: Sequence[Part]) -> list[Any]:
+        """Ask partitions something, each for itself. The replies may be ahead of the disk: nothing of them may be told
+        before `durable` has returned. None for a partition that is gone."""
+        self.check_open()
+        reply: Reply[list[Any]] = Reply()
+        replies: list[Any] = [None] * len(parts)
+        open_questions = len(parts)
+
+        def decided(index: int, answer: list[Any] | None, error: BaseException | None) -> None:
+            nonlocal open_questions
+            open_questions -= 1
+            if error is not None and not isinstance(error, QueueGone):
+                reply.fail(error)
+            replies[index] = None if answer is None else answer[0]
+            if not open_questions:
+                reply.set(replies)
+
+        for index, part in enumerate(parts):
+            self._put(Work((part,), _SERVER, decided=partial(decided, index)))
+        if not parts:
+            reply.set([])
+        return await self._ask(reply)
+
+    async def durable(self) -> None:
+        """Wait until everything that has been decided so far is on the disk."""
+        reply: Reply[None] = Reply()
+        self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(None))
+        await self._ask(reply)
+
     # -- inside -------------------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise where no work is taken."""
         if not self.accepting:
             closing = ShuttingDown("the server is shutting down")
             raise self.core.writer.failure or (closing if self._draining else Unavailable(_ENDED))

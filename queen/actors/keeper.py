@@ -35,6 +35,9 @@ _SERVER = Caller("server")
 
 CHECKPOINT = b"checkpoint"
 NUMBERS = b"numbers"
+LAYOUT = b"layout"
+LAYOUT_NOW = b"2"
+"""Which tables there are and what they hold. Tables of another layout are made anew; 1 had no row for it."""
 
 
 class Checkpoint(NamedTuple):
@@ -129,6 +132,7 @@ class Keeper:
         numbers = pack_row([core.catalogue.next_queue, core.catalogue.next_partition])
         rows.append(Change(Table.META, NUMBERS, numbers))
         if complete:
+            rows.append(Change(Table.META, LAYOUT, LAYOUT_NOW))
             rows.append(Change(Table.META, CHECKPOINT, pack_row(list(checkpoint))))
         await self._write_all(rows)
         return complete

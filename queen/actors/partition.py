@@ -12,7 +12,7 @@ import trio
 from queen.actors import availability
 from queen.actors.carrying import FAILED, Fatal, carry_out
 from queen.actors.catalogue_rules import group_started
-from queen.actors.catalogue_state import Group, Slot
+from queen.actors.catalogue_state import Group, Slot, Standing
 from queen.actors.core import Core
 from queen.actors.decision import Decision
 from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
@@ -166,10 +166,7 @@ class PartitionActor:
         if self.broken:
             return  # it speaks when it has been rebuilt
         options = self.slot.queue.options
-        view = self.state.groups[DEFAULT_GROUP]
-        depth = view.pending + view.processing
-        self.slot.queue.depth += depth - self.slot.depth
-        self.slot.depth = depth
+        note_standing(self.slot, self.state)
         self._note_leases()
         self.deadline = availability.next_deadline(self.state, options, self.history)
         now = self._core.clock.now()
@@ -258,6 +255,16 @@ class PartitionActor:
                 result.append(GroupJoined(group, self.unrecorded.pop(group)))
             result.append(event)
         return result
+
+
+def note_standing(slot: Slot, state: Partition) -> None:
+    """Tell the catalogue where the default group stands, and the queue how full it is."""
+    view = state.groups[DEFAULT_GROUP]
+    processing = view.processing
+    depth = view.pending + processing
+    slot.queue.depth += depth - slot.depth
+    slot.depth = depth
+    slot.standing = Standing(view.cursor, view.pending, processing, view.completed, view.failed, view.dead_letter)
 
 
 def first_position(state: Partition, history: History, group: Group) -> int:

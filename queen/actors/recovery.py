@@ -12,7 +12,8 @@ from queen.actors import catalogue_state
 from queen.actors.availability import blocked, next_deadline, offer
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
-from queen.actors.keeper import CHECKPOINT, NUMBERS, SLICE, Checkpoint
+from queen.actors.keeper import CHECKPOINT, LAYOUT, LAYOUT_NOW, NUMBERS, SLICE, Checkpoint
+from queen.actors.partition import note_standing
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.residents import Residents
 from queen.actors.router import Router
@@ -60,12 +61,13 @@ class Recovery:
 
     def _checkpoint(self) -> Checkpoint:
         row = self._core.journal.get(Table.META, CHECKPOINT)
-        if row is not None:
+        if row is not None and self._core.journal.get(Table.META, LAYOUT) == LAYOUT_NOW:
             seq, digest = unpack_row(row)
             frame = self._core.journal.frame(seq) if seq else b""
             if seq == 0 or (frame is not None and digest_of(unpack(seq, frame)) == digest):
                 return Checkpoint(seq, digest)
-            log.warning("the projections do not fit the journal; they are made anew", checkpoint=seq)
+        if row is not None:
+            log.warning("the projections do not fit the journal, or this version; they are made anew")
         for table in Table:
             if table is not Table.META:
                 self._core.journal.clear(table)
@@ -151,9 +153,7 @@ class Recovery:
 
     def _announce(self, slot: Slot, state: Partition) -> None:
         options, history = slot.queue.options, self._core.projections.history(slot.number)
-        view = state.groups[DEFAULT_GROUP]
-        slot.depth = view.pending + view.processing
-        slot.queue.depth += slot.depth
+        note_standing(slot, state)
         now = self._core.clock.now()
         found = offer(state, DEFAULT_GROUP, options, history)
         held = blocked(state, DEFAULT_GROUP, options, history) if found is None or found.ready_at > now else None

@@ -19,6 +19,7 @@ class Table(enum.StrEnum):
     IDS = "ids"
     SETTLED = "settled"
     SETTLEMENTS = "settlements"
+    GIVEN_UP = "given_up"
 
 
 class Change(NamedTuple):

@@ -15,7 +15,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from queen.broker import Broker
 from queen.errors import QueenError
-from queen.web import delivery, queues
+from queen.web import delivery, messages, queues
 from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.operation import Traffic, health
 
@@ -42,6 +42,13 @@ ROUTES: Final = (
     Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
     Row("POST", "/api/v1/configure", queues.configure),
+    Row("GET", "/api/v1/messages", messages.listed),
+    Row("GET", "/api/v1/messages/<transactionId>", messages.get),
+    Row("DELETE", "/api/v1/messages/<transactionId>", messages.delete),
+    Row("POST", "/api/v1/messages/<transactionId>/retry", messages.retry),
+    Row("POST", "/api/v1/messages/<transactionId>/dlq", messages.bury),
+    Row("GET", "/api/v1/messages/<transactionId>/related", messages.related),
+    Row("DELETE", "/api/v1/queues/<queue>/clear", messages.clear),
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from queen import rawjson
-from queen.commands import AckStatus
+from queen.commands import AckStatus, Status
 from queen.errors import Invalid
 from queen.messages import Acknowledgement, NewMessage
 from queen.names import DEFAULT_PARTITION, parse_instant
@@ -21,6 +21,7 @@ from queen.web.wire import AckBatchBody, AckBody, ConfigureBody, ExtendBody, Pus
 MAX_BATCH: Final = 1000
 MAX_TIMEOUT_MS: Final = 60_000
 DEFAULT_TIMEOUT_MS: Final = 30_000
+STATUSES: Final[tuple[Status, ...]] = ("pending", "processing", "completed", "failed", "dead_letter")
 ACK_STATUSES: Final[tuple[AckStatus, ...]] = ("completed", "failed", "retry", "dead_letter")
 
 _INTEGER = re.compile(r"-?[0-9]{1,40}")

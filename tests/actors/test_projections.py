@@ -31,9 +31,13 @@ class World:
         self.next: dict[int, int] = {}
 
     def fresh(self) -> Projections:
-        return Projections(
-            self.journal, Records(self.journal), lambda partition, place: (partition, place) not in self.deleted
-        )
+        return Projections(self.journal, Records(self.journal), self.stored, self.last_stored)
+
+    def stored(self, partition: int, place: int) -> bool:
+        return (partition, place) not in self.deleted
+
+    def last_stored(self, partition: int, place: int) -> int:
+        return next((found for found in range(place, 0, -1) if self.stored(partition, found)), 0)
 
     def record(self, partition: int, *events: Any, at: int = 0) -> int:
         self.seq += 1
@@ -111,9 +115,7 @@ async def test_a_name_that_became_free_again(first_on_disk: bool, second_on_disk
     assert _places(world, "a", "b") == [None, (2, 1)]
 
 
-async def test_names_whose_hashes_begin_alike_are_told_apart(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_names_whose_hashes_begin_alike_are_told_apart(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row's key has 8 bytes of the hash; the record has the name. Here the hash is of one byte's worth."""
 
     class Short:

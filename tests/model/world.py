@@ -23,6 +23,7 @@ from queen.events import (
     MessagesDeleted,
     MessagesPushed,
     MessagesSettled,
+    Outcome,
     PartitionCreated,
     PartitionEvent,
     Run,
@@ -86,7 +87,16 @@ class Folded:
         for first, length, _ in event.runs:
             for position in range(first, first + length):
                 count = event.retry_counts.get(position, 0)
-                ended = Settled(event.outcome, event.asked, event.lease, count, event.error, record.at)
+                ended = Settled(
+                    event.outcome,
+                    event.asked,
+                    event.lease,
+                    count,
+                    event.error,
+                    record.at,
+                    event.leased_at,
+                    event.worker,
+                )
                 self._settled[event.group, position] = ended
 
     def _feed_deleted(self, event: MessagesDeleted) -> None:
@@ -108,6 +118,14 @@ class Folded:
     def settlements(self, after_seq: int) -> Iterator[SettledRecord]:
         index = bisect_right(self._settlements, after_seq, key=lambda record: record.seq)
         return iter(self._settlements[index:])
+
+    def given_up(self, group: int, outcome: Outcome, below: int) -> Iterator[int]:
+        found = [
+            place
+            for (owner, place), ended in self._settled.items()
+            if owner == group and place < below and ended.outcome == outcome
+        ]
+        return iter(sorted(found, reverse=True))
 
     def find(self, transaction_id: str) -> Place | None:
         return self._places.get(transaction_id)
