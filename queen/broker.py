@@ -247,6 +247,13 @@ class Broker:
         found = await self._running().configure(queue, options or {}, namespace, task, caller)
         return QueueConfiguration(found.options, found.namespace, found.task)
 
+    async def delete_queue(self, queue: str, *, caller: Caller = _LIBRARY) -> None:
+        """Delete a queue with its messages, groups and options; one made anew has no memory of it. Raises `NotFound`.
+
+        What is under way in it is refused with `QueueGone`; waiting pops go on waiting, by name."""
+        check_name(queue, "queue")
+        await self._running().delete_queue(queue, caller)
+
     # -- life ---------------------------------------------------------------------------------------------
 
     @property

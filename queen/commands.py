@@ -130,5 +130,9 @@ class Tick(Command, frozen=True):
     """Decide what time has brought: ended leases, messages past their ttl or their retention."""
 
 
-Question = Look | Survey
+class Census(Command, frozen=True):
+    """How far has each group got, and what is left for it? A question."""
+
+
+Question = Look | Survey | Census
 PartitionCommand = Push | Pop | Ack | Extend | Release | Retry | Bury | Delete | Clear | Seek | Join | Tick | Question

@@ -68,6 +68,18 @@ class Glance(NamedTuple):
     ended_at: int | None = None
 
 
+class Progress(NamedTuple):
+    """How far a group has got in a partition: everything before position `cursor` was given to it at least once, `end`
+    is where the next pushed message will stand. `oldest_at` is when its oldest pending message was pushed."""
+
+    cursor: int
+    end: int
+    pending: int
+    processing: int
+    dead_letter: int
+    oldest_at: int | None
+
+
 class Surveyed(NamedTuple):
     """Positions in descending order. There may be more below position `below`; 1 says that there are none."""
 

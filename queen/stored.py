@@ -41,6 +41,16 @@ class Messages:
         wanted = Filter(queue, partition, namespace, task)
         return await inquiry.page(engine, inquiry.slots_of(engine, wanted), status, limit, offset)
 
+    async def dead_letters(
+        self, queue: str | None = None, *, group: str | None = None, limit: int = 100, offset: int = 0
+    ) -> tuple[Sequence[StoredMessage], int]:
+        """Dead letters of a consumer group (the default one unless named), newest first, and their total."""
+        check_filter(queue, None, None, None, None)
+        check_page(limit, offset)
+        if group is not None:
+            check_name(group, "consumerGroup")
+        return await inquiry.dead_letters(self._running(), queue, group, limit, offset)
+
     async def get(self, transaction_id: str) -> tuple[StoredMessage, QueueOptions]:
         """One message, and the options of its queue. Raises `NotFound`."""
         check_name(transaction_id, "transactionId")

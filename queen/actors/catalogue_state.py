@@ -115,6 +115,13 @@ class Catalogue:
         self.queues[queue.name] = self.numbers[queue.number] = queue
         self.next_queue = max(self.next_queue, queue.number + 1)
 
+    def count(self, event: AnyEvent, partition: int) -> None:
+        """Never give a number twice, whatever has become of what an event of the past gave it to."""
+        if isinstance(event, QueueCreated):
+            self.next_queue = max(self.next_queue, event.queue + 1)
+        elif isinstance(event, PartitionCreated):
+            self.next_partition = max(self.next_partition, partition + 1)
+
     def add_slot(self, slot: Slot) -> None:
         """Take in a partition as a snapshot holds it."""
         self.slots[slot.number] = slot.queue.slots[slot.name] = slot

@@ -20,8 +20,8 @@ CATALOGUE = 0
 
 
 class Core:
-    """Journal, writer, projections, catalogue, clock and ids; `dirty_queues` have changed since their snapshots;
-    `progress` is set by every record."""
+    """Journal, writer, projections, catalogue, clock and ids; `dirty_queues` have changed since their snapshots,
+    the rows of `gone_partitions` are to be removed; `progress` is set by every record."""
 
     def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner) -> None:
         self.journal = journal
@@ -32,6 +32,7 @@ class Core:
         self.projections = Projections(journal, self.records, self.catalogue.stored, self.catalogue.last_stored)
         self.writer = Writer(journal, runner)
         self.dirty_queues: set[int] = set()
+        self.gone_partitions: set[int] = set()
         self.progress = trio.Event()
         # Room is looked at once per commit, and at every push while there is none.
         self._room_seen = -1

@@ -25,7 +25,7 @@ from queen.actors.router import Router
 from queen.clock import Clock, Ids
 from queen.commands import Ack, AckEntry, Extend, Push
 from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, Unavailable
-from queen.events import MessagesPushed
+from queen.events import MessagesPushed, QueueDeleted
 from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.names import DEFAULT_PARTITION, uuid_number
 from queen.options import DEFAULTS, QueueOptions, merge
@@ -205,6 +205,18 @@ class Engine:
         self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(queue))
         return await self._ask(reply)
 
+    async def delete_queue(self, name: str, caller: Caller) -> None:
+        """The queue is gone with all that it holds; one of the same name is another. Raises `NotFound`. Cancelled: as
+        for a push."""
+        self.check_open()
+        queue = self.core.catalogue.queues.get(name)
+        if queue is None:
+            raise NotFound(f"there is no queue '{name}'")
+        self.core.record_catalogue(QueueDeleted(queue.number), caller)
+        self.house.evict(queue)
+        self.router.forget(queue)
+        await self.durable()
+
     async def carry(
         self, parts: Sequence[Part], caller: Caller, admit: Callable[[list[Any]], None] | None = None
     ) -> list[Any]:
@@ -235,7 +247,7 @@ class Engine:
                 reply.set(replies)
 
         for index, part in enumerate(parts):
-            self._put(Work((part,), _SERVER, decided=partial(decided, index)))
+            self._put(Work((part,), _SERVER, decided=partial(decided, index), asks=True))
         if not parts:
             reply.set([])
         return await self._ask(reply)

@@ -11,7 +11,7 @@ from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.engine import Engine
 from queen.actors.mailbox import Part
 from queen.actors.newest import Found, newest_pushed, newest_with
-from queen.commands import Look, Status
+from queen.commands import Census, Look, Status
 from queen.errors import NotFound
 from queen.history import Place, PushedRun
 from queen.messages import StoredMessage
@@ -69,6 +69,46 @@ async def page(
     return await read(engine, found, group, status)
 
 
+async def dead_letters(
+    engine: Engine, queue: str | None, group: str | None, limit: int, offset: int
+) -> tuple[list[StoredMessage], int]:
+    """A group's dead letters, newest first, and how many there are in all. Numbers of groups are a queue's own, so a
+    named group is looked at queue by queue."""
+    if group is None:
+        slots = slots_of(engine, Filter(queue))
+        found = await newest_with(engine, slots, "dead_letter", DEFAULT_GROUP, limit, offset)
+        messages = await read(engine, found, DEFAULT_GROUP, "dead_letter")
+        return messages, sum(slot.standing.dead_letter for slot in slots)
+    total = 0
+    gathered: list[tuple[Found, int]] = []
+    for owner in queues_of(engine, Filter(queue)):
+        met = owner.groups.get(group)
+        if met is not None:
+            slots = [slot for slot in owner.slots.values() if _gave_up(engine, slot, met.number)]
+            for progress in await engine.question([Part(slot, Census()) for slot in slots]):
+                total += progress[met.number].dead_letter if progress is not None else 0
+            found = await newest_with(engine, slots, "dead_letter", met.number, offset + limit, 0)
+            gathered += [(each, met.number) for each in found]
+    gathered.sort(key=_order, reverse=True)
+    chosen = gathered[offset : offset + limit]
+    read_so_far: dict[tuple[Slot, int], StoredMessage] = {}
+    for number in {number for _, number in chosen}:
+        found = [each for each, its_number in chosen if its_number == number]
+        for each, message in zip(found, await _read_each(engine, found, number, "dead_letter"), strict=True):
+            if message is not None:
+                read_so_far[each.slot, each.position] = message
+    places = [(each.slot, each.position) for each, _ in chosen]
+    return [read_so_far[place] for place in places if place in read_so_far], total
+
+
+def _gave_up(engine: Engine, slot: Slot, group: int) -> bool:
+    return next(engine.core.projections.given_up(slot.number, group, "dead_letter", 2**62), None) is not None
+
+
+def _order(found: tuple[Found, int]) -> tuple[int, int]:
+    return found[0].run.seq, found[0].position
+
+
 async def one(engine: Engine, transaction_id: str) -> tuple[StoredMessage, Queue]:
     """The message of that transactionId, and its queue. Raises `NotFound`."""
     slot, place = locate(engine, transaction_id)
@@ -100,6 +140,12 @@ async def related(engine: Engine, transaction_id: str, limit: int, offset: int) 
 async def read(engine: Engine, found: Sequence[Found], group: int, status: Status | None) -> list[StoredMessage]:
     """How these messages are and what they hold, in the same order. Left out is what is gone by now, or has another
     status than `status`."""
+    return [message for message in await _read_each(engine, found, group, status) if message is not None]
+
+
+async def _read_each(
+    engine: Engine, found: Sequence[Found], group: int, status: Status | None
+) -> list[StoredMessage | None]:
     by_slot: dict[Slot, list[int]] = {}
     for slot, position, _ in found:
         by_slot.setdefault(slot, []).append(position)
@@ -112,13 +158,11 @@ async def read(engine: Engine, found: Sequence[Found], group: int, status: Statu
             )
     await engine.durable()
     shift = engine.core.clock.shift()
-    messages = []
+    messages: list[StoredMessage | None] = []
     for slot, position, run in found:
         glance = glances.get((slot, position))
-        if glance is not None and status in (None, glance.status):
-            message = _message(engine, slot, position, run, glance, shift)
-            if message is not None:
-                messages.append(message)
+        fits = glance is not None and status in (None, glance.status)
+        messages.append(_message(engine, slot, position, run, glance, shift) if glance and fits else None)
     return messages
 
 

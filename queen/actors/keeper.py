@@ -84,15 +84,17 @@ class Keeper:
         core.projections.freeze()
         slots, queues = self._house.take_dirty(), sorted(core.dirty_queues)
         core.dirty_queues.clear()
+        gone, core.gone_partitions = core.gone_partitions, set()
         done = False
         try:
             await self._write_tails()
-            complete = await self._write_states(slots, queues, checkpoint)
+            complete = await self._write_states(slots, queues, gone, checkpoint)
             done = True
         finally:
             if not done:
                 self._house.still_dirty(slots)
                 core.dirty_queues.update(queues)
+                core.gone_partitions |= gone
         self._house.retire(slots)
         if complete:
             self._house.checkpoint = checkpoint.seq
@@ -118,10 +120,11 @@ class Keeper:
             await self._write_all(rows)
             core.projections.written(tail)
 
-    async def _write_states(self, slots: list[Slot], queues: list[int], checkpoint: Checkpoint) -> bool:
+    async def _write_states(self, slots: list[Slot], queues: list[int], gone: set[int], checkpoint: Checkpoint) -> bool:
         """Snapshots, and behind them the checkpoint, unless a state is missing: says so."""
         core = self._core
         rows: list[Change] = [Change(Table.QUEUES, u64(number), _queue_value(core, number)) for number in queues]
+        rows += [Change(Table.PARTITIONS, u64(number), None) for number in sorted(gone)]
         complete = True
         for index, slot in enumerate(slots):
             snapshot = self._house.snapshot(slot)

@@ -21,6 +21,8 @@ from queen.replies import Surveyed
 
 ASKED_AT_ONCE = 256
 """Partitions that one round of questions goes to."""
+FIRST_COUNT, LAST_COUNT = 8, 512
+"""Messages that a partition is asked for at first, and at last: twice as many each time."""
 STEPS = 500
 """Steps between two checkpoints."""
 
@@ -92,12 +94,13 @@ async def newest_pushed(core: Core, slots: Sequence[Slot], limit: int, offset: i
 class _Source:
     """One partition's messages of a status: `bound` is the record above which there are none left to ask for."""
 
-    __slots__ = ("below", "bound", "slot")
+    __slots__ = ("below", "bound", "count", "slot")
 
     def __init__(self, slot: Slot, bound: int) -> None:
         self.slot = slot
         self.bound = bound
         self.below = 2**62
+        self.count = FIRST_COUNT
 
 
 async def newest_with(
@@ -122,14 +125,14 @@ async def newest_with(
         if not sources:
             return found[offset:wanted]
         asked = sources[: min(ASKED_AT_ONCE, max(1, wanted - len(found)))]
-        count = min(wanted, 256)
         replies = await engine.question(
-            [Part(source.slot, Survey(group, status, source.below, count)) for source in asked]
+            [Part(source.slot, Survey(group, status, source.below, source.count)) for source in asked]
         )
         for source, reply in zip(asked, replies, strict=True):
             surveyed = reply or Surveyed((), 1)
             found += _placed(core, source.slot, surveyed)
             source.below = surveyed.below
+            source.count = min(2 * source.count, LAST_COUNT)
             source.bound = _bound_below(core, source)
         found.sort(key=_order, reverse=True)
         del found[wanted:]

@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from queen.actors import availability
-from queen.actors.carrying import FAILED, Fatal, carry_out
+from queen.actors.carrying import FAILED, GONE, Fatal, carry_out
 from queen.actors.catalogue_rules import group_started
 from queen.actors.catalogue_state import Group, Slot, Standing
 from queen.actors.core import Core
@@ -19,7 +19,7 @@ from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
 from queen.actors.partition_rules import decide
 from queen.actors.partition_state import Partition, evolve
 from queen.commands import PartitionCommand, Pop, Tick
-from queen.errors import Busy, Quarantined, Unavailable
+from queen.errors import Busy, Quarantined, QueueGone, Unavailable
 from queen.events import Event, GroupJoined, MessagesPushed
 from queen.history import History, PushedRun
 from queen.messages import Caller
@@ -74,6 +74,14 @@ class PartitionActor:
     def busy(self) -> bool:
         """Whether work waits."""
         return self._send.statistics().current_buffer_used > 0
+
+    def dismiss(self) -> None:
+        """The partition is gone: whatever waits for it is told so, for all whom shared work concerns."""
+        while True:
+            try:
+                self._receive.receive_nowait().fail(QueueGone(GONE))
+            except trio.WouldBlock:
+                return
 
     async def run(self) -> None:
         """Carry out work until cancelled."""

@@ -13,6 +13,7 @@ from queen.actors.partition_state import Partition
 from queen.commands import (
     Ack,
     Bury,
+    Census,
     Clear,
     Delete,
     Extend,
@@ -49,6 +50,7 @@ _RULES: dict[type, Rule] = {
     Delete: message_rules.delete,
     Clear: message_rules.clear,
     Seek: message_rules.seek,
+    Census: question_rules.census,
     Look: question_rules.look,
     Survey: question_rules.survey,
     Tick: _tick,

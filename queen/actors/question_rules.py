@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
+from queen.actors.availability import head
 from queen.actors.decision import Decision
 from queen.actors.partition_state import GroupView, Open, Partition
-from queen.commands import Look, Status, Survey
+from queen.commands import Census, Look, Status, Survey
 from queen.history import History, Settled
 from queen.options import QueueOptions
-from queen.replies import Glance, Surveyed
+from queen.replies import Glance, Progress, Surveyed
 
 # Messages that one question may pass over before it answers "so far", so that nobody waits long for it.
 SURVEY_LIMIT = 1000
@@ -19,6 +20,27 @@ def look(state: Partition, command: Look, now: int, options: QueueOptions, histo
     if view is None:
         return Decision((), (None,) * len(command.positions))
     return Decision((), tuple([_glance(state, view, command.group, place, history) for place in command.positions]))
+
+
+def census(state: Partition, command: Census, now: int, options: QueueOptions, history: History) -> Decision:
+    """The progress of each group that has met the partition, by its number."""
+    return Decision((), {group: progress(state, view, options, history) for group, view in state.groups.items()})
+
+
+def progress(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Progress:
+    """How far a group has got."""
+    oldest = [view.open[position].pushed_at for _, position in view.waiting]
+    first = head(state, view, options, history) if view.pending > len(view.waiting) else None
+    if first is not None:
+        oldest.append(first.pushed_at)
+    return Progress(
+        view.cursor,
+        state.next_position,
+        view.pending,
+        view.processing,
+        view.dead_letter,
+        min(oldest, default=None),
+    )
 
 
 def survey(state: Partition, command: Survey, now: int, options: QueueOptions, history: History) -> Decision:

@@ -19,6 +19,7 @@ from queen.actors.residents import Residents
 from queen.actors.router import Router
 from queen.actors.snapshots import VERSION, read_partition, read_queue
 from queen.errors import ChainBroken
+from queen.events import QueueDeleted
 from queen.names import DEFAULT_GROUP
 from queen.store.chain import follow
 from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack, unpack_row
@@ -96,7 +97,9 @@ class Recovery:
         for key, values in self._rows(Table.PARTITIONS):
             if key not in self._core.catalogue.slots:
                 slot = self._read_partition(key, values)
-                if slot is not None:
+                if slot is None:
+                    self._core.gone_partitions.add(key)  # its queue's deletion was cut off half way
+                else:
                     state, _ = self._states.pop(key)
                     self._announce(slot, state)
 
@@ -132,7 +135,10 @@ class Recovery:
         catalogue = self._core.catalogue
         for event in record.events:
             queue = catalogue_state.queue_of(event)
+            catalogue.count(event, record.partition)
             if queue is not None and not catalogue_state.replayed(catalogue, event, record.partition):
+                if isinstance(event, QueueDeleted):
+                    self._core.gone_partitions.update(slot.number for slot in catalogue.numbers[queue].slots.values())
                 catalogue_state.evolve(catalogue, record.seq, record.partition, event, record.at, record.shift)
                 self._core.dirty_queues.add(queue)
         self._core.projections.add(record.seq, record.partition, record.at, record.shift, record.events)

@@ -62,6 +62,19 @@ class Residents:
         self._nursery.start_soon(_live, actor, scope, name=f"partition {slot.number}")
         return actor
 
+    def evict(self, queue: Queue) -> None:
+        """A queue is gone, with its partitions, their leases and what waits for them. Shared work that one of them
+        holds still for is refused when it is carried out."""
+        for slot in queue.slots.values():
+            self.asleep.pop(slot.number, None)
+            self._dirty.discard(slot)
+            self._core.gone_partitions.add(slot.number)
+            found = self._awake.pop(slot, None)
+            if found is not None:
+                found[0].dismiss()
+                found[1].cancel()
+        self.leases = {lease: slot for lease, slot in self.leases.items() if slot.queue is not queue}
+
     def load(self, number: int) -> tuple[Partition, int]:
         """The state and last record's number of a partition whose row is complete."""
         row = self._core.journal.get(Table.PARTITIONS, u64(number))
@@ -118,6 +131,8 @@ class Residents:
     def snapshot(self, slot: Slot) -> Change | None:
         """The row of the partition as it is now, None where its state can't be trusted."""
         found = self._awake.get(slot)
+        if slot.number not in self._core.catalogue.slots:
+            return Change(Table.PARTITIONS, u64(slot.number), None)
         if found is None:
             state, seq = self.asleep[slot.number]
             row = partition_row(slot, state, seq, set())

@@ -6,7 +6,7 @@ A pop is parked in the same step that finds nothing, so no wake-up falls between
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,12 +16,12 @@ from queen.actors.availability import Offer
 from queen.actors.catalogue_rules import group_started, start_group
 from queen.actors.catalogue_state import Group, Queue, Slot
 from queen.actors.core import Core
-from queen.actors.lines import Line, Timers
+from queen.actors.lines import Line, Timers, candidates
 from queen.actors.mailbox import Granted, Part, PopRequest, Work
 from queen.actors.residents import Residents
 from queen.actors.waiting import Waiting
 from queen.commands import Pop, Tick
-from queen.errors import QueenError, ShuttingDown
+from queen.errors import QueenError, QueueGone, ShuttingDown
 from queen.messages import Caller
 from queen.names import SECOND
 from queen.options import STRICT
@@ -83,6 +83,10 @@ class Router:
     def reconsider(self, queue: Queue) -> None:
         """The queue's options have changed: every partition with something in it is to speak again (T5)."""
         self._tell(partial(self._reconsider, queue))
+
+    def forget(self, queue: Queue, group: int | None = None) -> None:
+        """The queue, or one of its groups, is gone. Whoever is parked stays so, by name (O2)."""
+        self._tell(partial(self._gone, queue, group))
 
     def close(self) -> None:
         """Answer every parked pop with nothing, and park no more."""
@@ -167,7 +171,7 @@ class Router:
             line = self._line(slot.queue, request)
             asks = line.is_ready(slot) or self._house.is_quarantined(slot)
             return slot if asks or (line.is_taken(slot) and not request.wait) else None
-        for queues in self._candidates(request):
+        for queues in candidates(self._core.catalogue, request.scope):
             heads = [best for queue in queues if (best := self._line(queue, request).best()) is not None]
             if heads:
                 return min(heads, key=lambda head: head[0])[1]
@@ -178,34 +182,13 @@ class Router:
         have something left, and knows the cause if not (L3)."""
         if request.insisted:
             return None
-        for queues in self._candidates(request):
+        for queues in candidates(self._core.catalogue, request.scope):
             for queue in queues:
                 slot = self._line(queue, request).taken()
                 if slot is not None:
                     request.insisted = True
                     return slot
         return None
-
-    def _candidates(self, request: PopRequest) -> Iterator[list[Queue]]:
-        """The queues to look at, those of one priority at a time, highest first (O4)."""
-        scope = request.scope
-        if scope.queue is not None:
-            queue = self._core.catalogue.queues.get(scope.queue)
-            yield [] if queue is None else [queue]
-            return
-        matching: dict[int, list[Queue]] = {}
-        for queue in self._matching(request):
-            matching.setdefault(queue.options.priority, []).append(queue)
-        for priority in sorted(matching, reverse=True):
-            yield matching[priority]
-
-    def _matching(self, request: PopRequest) -> list[Queue]:
-        namespace, task = request.scope.namespace, request.scope.task
-        return [
-            queue
-            for queue in self._core.catalogue.queues.values()
-            if namespace in (None, queue.namespace) and task in (None, queue.task)
-        ]
 
     def _send(self, request: PopRequest, slot: Slot) -> None:
         group = self._group(slot.queue, request)
@@ -228,6 +211,9 @@ class Router:
         self, request: PopRequest, slot: Slot, replies: list[Any] | None, error: BaseException | None
     ) -> None:
         request.work = None
+        if isinstance(error, QueueGone):
+            self._serve(request)  # as if it had come after the deletion
+            return
         if replies is None:
             # What other partitions gave already is handed on all the same.
             if request.granted:
@@ -280,12 +266,27 @@ class Router:
         if scope.partition is not None and scope.queue is not None:
             slot = self._core.catalogue.slot(scope.queue, scope.partition)
             return _NOTHING if slot is None else self._line(slot.queue, request).held(slot)
-        found = [self._line(queue, request).held() for queues in self._candidates(request) for queue in queues]
+        found = [
+            self._line(queue, request).held()
+            for queues in candidates(self._core.catalogue, request.scope)
+            for queue in queues
+        ]
         return min((nothing for nothing in found if nothing.until is not None), key=_until, default=_NOTHING)
 
     # -- what partitions say ------------------------------------------------------------------------------
 
+    def _gone(self, queue: Queue, group: int | None) -> None:
+        for key in [key for key in self._lines if key[0] == queue.number and group in (None, key[1])]:
+            del self._lines[key]
+        if group is None:
+            self._timers.drop(queue)
+
+    def _exists(self, slot: Slot) -> bool:
+        return slot.number in self._core.catalogue.slots
+
     def _offered(self, slot: Slot, group: int, offer: Offer | None, held: Nothing | None) -> None:
+        if not self._exists(slot):
+            return
         line = self._lines.get((slot.queue.number, group))
         if line is None:
             if group:
@@ -310,7 +311,7 @@ class Router:
             self._send(request, slot)
 
     def _time_for(self, slot: Slot, group: int | None, now: int) -> None:
-        if slot.number not in self._core.catalogue.slots:
+        if not self._exists(slot):
             return
         if group is None:
             self._tick(slot)
@@ -331,6 +332,8 @@ class Router:
             pass  # a full mailbox ticks with its next command, and sets the next deadline then
 
     def _reconsider(self, queue: Queue) -> None:
+        if queue.number not in self._core.catalogue.numbers:
+            return
         self._meet_parked(next(iter(queue.slots.values())))  # its namespace and task may be others
         if queue.options.retention_enabled:
             concerned = set(queue.slots.values())

@@ -42,6 +42,7 @@ ROUTES: Final = (
     Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
     Row("POST", "/api/v1/configure", queues.configure),
+    Row("DELETE", "/api/v1/resources/queues/<queue>", queues.delete),
     Row("GET", "/api/v1/messages", messages.listed),
     Row("GET", "/api/v1/messages/<transactionId>", messages.get),
     Row("DELETE", "/api/v1/messages/<transactionId>", messages.delete),
@@ -49,6 +50,7 @@ ROUTES: Final = (
     Row("POST", "/api/v1/messages/<transactionId>/dlq", messages.bury),
     Row("GET", "/api/v1/messages/<transactionId>/related", messages.related),
     Row("DELETE", "/api/v1/queues/<queue>/clear", messages.clear),
+    Row("GET", "/api/v1/dlq", messages.dead_letters),
 )
 
 

@@ -32,6 +32,16 @@ async def listed(broker: Broker, asked: Asked) -> Answer:
     return render.document({"messages": [shown(message) for message in found]})
 
 
+async def dead_letters(broker: Broker, asked: Asked) -> Answer:
+    """`GET /api/v1/dlq`: the dead letters of a group, newest first, and how many there are in all."""
+    query = asked.query
+    limit, offset = _page(query)
+    found, total = await broker.messages.dead_letters(
+        query.get("queue"), group=query.get("consumerGroup"), limit=limit, offset=offset
+    )
+    return render.document({"messages": [shown(message) for message in found], "total": total})
+
+
 async def get(broker: Broker, asked: Asked) -> Answer:
     """`GET /api/v1/messages/:transactionId`: with the options of its queue (Z13)."""
     message, options = await broker.messages.get(asked.name("transactionId"))
