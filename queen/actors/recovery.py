@@ -61,15 +61,20 @@ class Recovery:
     def _checkpoint(self) -> Checkpoint:
         row = self._core.journal.get(Table.META, CHECKPOINT)
         if row is not None:
-            seq, digest = unpack_row(row)
-            frame = self._core.journal.frame(seq) if seq else b""
-            if seq == 0 or (frame is not None and digest_of(unpack(seq, frame)) == digest):
-                return Checkpoint(seq, digest)
-            log.warning("the projections do not fit the journal; they are made anew", checkpoint=seq)
+            checkpoint = Checkpoint(*unpack_row(row))
+            if checkpoint.version == VERSION and self._fits(checkpoint):
+                return checkpoint
+            log.warning("the projections are not this journal's or this Queen's; they are made anew", found=checkpoint)
         for table in Table:
             if table is not Table.META:
                 self._core.journal.clear(table)
         return Checkpoint(0, ORIGIN)
+
+    def _fits(self, checkpoint: Checkpoint) -> bool:
+        if not checkpoint.seq:
+            return True
+        frame = self._core.journal.frame(checkpoint.seq)
+        return frame is not None and digest_of(unpack(checkpoint.seq, frame)) == checkpoint.digest
 
     def _numbers(self) -> tuple[int, int]:
         row = self._core.journal.get(Table.META, NUMBERS)

@@ -1,6 +1,7 @@
 """A partition's state as plain values and back, for the rows of PARTITIONS; the same for queues. Pure.
 
-A row starts with a version. One of another version is worthless, and everything is folded from the journal anew.
+A row starts with the version of its form, as does the checkpoint: rows of another version are worthless, and all is
+folded from the journal anew.
 """
 
 from typing import Any

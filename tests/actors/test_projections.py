@@ -111,9 +111,7 @@ async def test_a_name_that_became_free_again(first_on_disk: bool, second_on_disk
     assert _places(world, "a", "b") == [None, (2, 1)]
 
 
-async def test_names_whose_hashes_begin_alike_are_told_apart(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_names_whose_hashes_begin_alike_are_told_apart(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row's key has 8 bytes of the hash; the record has the name. Here the hash is of one byte's worth."""
 
     class Short:
