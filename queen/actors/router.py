@@ -130,10 +130,14 @@ class Router:
             return
         known = len(self._lines)
         slot = self._choose(request)
-        if slot is None and len(self._lines) > known:
-            # Partitions were asked for the first time; what they say stands in the inbox in front of this.
+        if len(self._lines) > known:
+            # Partitions were asked for the first time; what they say stands in the inbox in front of this, and may be
+            # better than what was found (O4).
             self._tell(partial(self._serve, request))
-        elif slot is not None:
+            return
+        if slot is None and not request.granted and not request.wait:
+            slot = self._in_between(request)
+        if slot is not None:
             self._queue_up(request, slot)
         elif request.granted:
             self._finish(request)
@@ -166,12 +170,12 @@ class Router:
             heads = [best for queue in queues if (best := self._line(queue, request).best()) is not None]
             if heads:
                 return min(heads, key=lambda head: head[0])[1]
-        return None if request.granted or request.wait else self._in_between(request)
+        return None
 
     def _in_between(self, request: PopRequest) -> Slot | None:
         """A partition that another pop is on its way to, asked once by a pop that can't wait for what it says: it may
         have something left, and knows the cause if not (L3)."""
-        if request.insisted:
+        if request.insisted or request.scope.partition is not None:
             return None
         for queues in self._candidates(request):
             for queue in queues:
