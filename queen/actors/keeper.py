@@ -62,6 +62,7 @@ class Keeper:
                     self._core.progress = trio.Event()
             self._note_shift()
             await self.flush()
+            await self._forget_hours()
             self._house.put_to_sleep()
 
     def _note_shift(self) -> None:
@@ -84,6 +85,7 @@ class Keeper:
         done = False
         try:
             await self._write_tails()
+            await self._write_statistics()
             complete = await self._write_states(slots, queues, checkpoint)
             done = True
         finally:
@@ -114,6 +116,20 @@ class Keeper:
             await self._compute(compute)
             await self._write_all(rows)
             core.projections.written(tail)
+
+    async def _write_statistics(self) -> None:
+        statistics = self._core.statistics
+        rows, seq = statistics.rows(), statistics.seq
+        await self._write_all(rows)
+        statistics.written(seq)
+
+    async def _forget_hours(self) -> None:
+        """S4: some of the hours that have left the window, if there are any; right behind a `flush`, which has written
+        all that is not of the running hour or the one before."""
+        statistics = self._core.statistics
+        rows = self._core.journal.scan(Table.STATISTICS, *statistics.ended(self._core.clock.now()), SLICE)
+        if rows:
+            await self._write(statistics.forget(rows))
 
     async def _write_states(self, slots: list[Slot], queues: list[int], checkpoint: Checkpoint) -> bool:
         """Snapshots, and behind them the checkpoint, unless a state is missing: says so."""
