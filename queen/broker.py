@@ -223,7 +223,7 @@ class Broker:
         return await self._running().ack(entries, caller)
 
     async def extend(self, lease_id: str, seconds: int | None = None, *, caller: Caller = _LIBRARY) -> int:
-        """Move a lease's end to now + `seconds` (default: the queue's leaseTime), never earlier (L6); returns it in µs."""
+        """Move a lease's end to now + `seconds` (default: its leaseTime), never earlier (L6); returns it, µs."""
         if seconds is not None and (isinstance(seconds, bool) or not 1 <= seconds < 2**31):
             raise Invalid("seconds", f"must be from 1 to {2**31 - 1}")
         return await self._running().extend(lease_bytes(lease_id), seconds, caller)

@@ -34,6 +34,10 @@ def payload_of(item: NewMessage, where: str) -> bytes:
         raise Invalid(f"{where}delaySeconds", f"must be from 0 to {MAX_DELAY_S}")
     if isinstance(item.payload, msgspec.Raw):
         text = bytes(item.payload) or b"null"
+        try:
+            msgspec.json.decode(text, type=msgspec.Raw)  # the grammar alone: what a `Raw` holds need not be JSON
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Invalid(f"{where}payload", f"is not JSON: {error}") from None
         check_json(text, f"{where}payload")
         return text
     try:

@@ -74,7 +74,7 @@ def serve(**values: Any) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    async with open_broker(settings.data) as broker, trio.open_nursery() as nursery:
+    async with open_broker(settings.data, reserve=settings.reserve) as broker, trio.open_nursery() as nursery:
         urls: list[str] = await nursery.start(serve_http, broker, settings)
         # What is here now stays: no collection need look at it again.
         gc.collect()

@@ -5,6 +5,7 @@ cancellation leaves behind. When an incarnation ends, nobody is left waiting: wh
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ from queen.actors.residents import Residents
 from queen.actors.router import Router
 from queen.clock import Clock, Ids
 from queen.commands import Ack, AckEntry, Extend, Push
-from queen.errors import Busy, NotFound, ShuttingDown, Unavailable
+from queen.errors import Busy, NotFound, ShuttingDown, StoreFull, Unavailable
 from queen.events import MessagesPushed
 from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.names import DEFAULT_PARTITION, uuid_number
@@ -73,7 +74,8 @@ class Engine:
                     finally:
                         self._running = self.accepting = False
                     acting.cancel_scope.cancel()
-                await keeper.flush()
+                with suppress(StoreFull):  # the journal holds all of it; the next start folds a little more
+                    await keeper.flush()
                 writing.cancel_scope.cancel()
         finally:
             for reply in list(self._asks):

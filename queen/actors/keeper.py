@@ -8,13 +8,14 @@ leaving out what a snapshot has already.
 
 from typing import NamedTuple
 
+import structlog
 import trio
 
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.residents import Residents
-from queen.actors.snapshots import queue_row
-from queen.errors import QueenError
+from queen.actors.snapshots import VERSION, queue_row
+from queen.errors import QueenError, StoreFull
 from queen.events import ClockShifted
 from queen.messages import Caller
 from queen.store.format import pack_row
@@ -26,10 +27,14 @@ from queen.store.writer import Runner
 
 EVERY_S = 1.0
 """How long what is recorded may wait to be in the tables, in seconds."""
+FULL_PAUSE_S = 5.0
+"""How long the keeper leaves a full disk alone, in seconds."""
 SLICE = 1024
 """Rows per commit, so that no push waits long for one."""
 DIRTY_LIMIT = 2000
 """Changed partitions that are not left waiting for the interval."""
+
+log = structlog.get_logger()
 
 _SERVER = Caller("server")
 
@@ -38,10 +43,11 @@ NUMBERS = b"numbers"
 
 
 class Checkpoint(NamedTuple):
-    """The tables hold everything up to record `seq`, whose digest this is."""
+    """The tables hold everything up to record `seq`, whose digest this is, in rows of this `version`."""
 
     seq: int
     digest: bytes
+    version: int = VERSION
 
 
 class Keeper:
@@ -61,12 +67,16 @@ class Keeper:
                     await self._core.progress.wait()
                     self._core.progress = trio.Event()
             self._note_shift()
-            await self.flush()
-            await self._forget_hours()
+            try:
+                await self.flush()
+                await self._forget_hours()
+            except StoreFull as error:
+                log.warning("no room for the projections; they are written when there is", reason=str(error))
+                await trio.sleep(FULL_PAUSE_S)
             self._house.put_to_sleep()
 
     def _note_shift(self) -> None:
-        """T6: after a jump of the wall clock, the next start must know how far it is off, also if nothing else happens."""
+        """T6: after a jump of the wall clock, the next start must know how far it is off, whatever else happens."""
         shift = self._core.clock.shift()
         if shift != self._shift:
             self._shift = shift
@@ -129,7 +139,8 @@ class Keeper:
         statistics = self._core.statistics
         rows = self._core.journal.scan(Table.STATISTICS, *statistics.ended(self._core.clock.now()), SLICE)
         if rows:
-            await self._write(statistics.forget(rows))
+            await self._write([Change(Table.STATISTICS, key, None) for key, _ in rows])
+            statistics.forget(rows)
 
     async def _write_states(self, slots: list[Slot], queues: list[int], checkpoint: Checkpoint) -> bool:
         """Snapshots, and behind them the checkpoint, unless a state is missing: says so."""

@@ -18,7 +18,7 @@ from queen.actors.partition_state import Partition, evolve
 from queen.actors.residents import Residents
 from queen.actors.router import Router
 from queen.actors.snapshots import VERSION, read_partition, read_queue
-from queen.actors.statistics import MINUTES, hours_range
+from queen.actors.statistics import MINUTES
 from queen.errors import ChainBroken
 from queen.names import DEFAULT_GROUP
 from queen.store.chain import follow
@@ -46,13 +46,11 @@ class Recovery:
         checkpoint = self._checkpoint()
         self._core.catalogue.next_queue, self._core.catalogue.next_partition = self._numbers()
         self._read_queues()
+        self._resume()
         self._read_statistics()
         self._read_touched({partition_of(frame) for _, frame in self._core.journal.frames(checkpoint.seq)})
-        last = self._fold(checkpoint)
-        if last is not None:
-            self._core.clock.resume(last.at, last.shift)
+        self._fold(checkpoint)
         self._house.checkpoint = checkpoint.seq
-        self._forget_hours()
         # Only now, with the time and every option as they are: what the others have depends on both (T5).
         self._read_others()
         for partition, (state, seq) in self._states.items():
@@ -65,16 +63,20 @@ class Recovery:
     def _checkpoint(self) -> Checkpoint:
         row = self._core.journal.get(Table.META, CHECKPOINT)
         if row is not None:
-            seq, digest = unpack_row(row)
-            frame = self._core.journal.frame(seq) if seq else b""
-            counted = self._core.journal.get(Table.STATISTICS, MINUTES) is not None  # every version but the first does
-            if seq == 0 or (counted and frame is not None and digest_of(unpack(seq, frame)) == digest):
-                return Checkpoint(seq, digest)
-            log.warning("the projections do not fit the journal; they are made anew", checkpoint=seq)
+            checkpoint = Checkpoint(*unpack_row(row))
+            if checkpoint.version == VERSION and self._fits(checkpoint):
+                return checkpoint
+            log.warning("the projections are not this journal's or this Queen's; they are made anew", found=checkpoint)
         for table in Table:
             if table is not Table.META:
                 self._core.journal.clear(table)
         return Checkpoint(0, ORIGIN)
+
+    def _fits(self, checkpoint: Checkpoint) -> bool:
+        if not checkpoint.seq:
+            return True
+        frame = self._core.journal.frame(checkpoint.seq)
+        return frame is not None and digest_of(unpack(checkpoint.seq, frame)) == checkpoint.digest
 
     def _numbers(self) -> tuple[int, int]:
         row = self._core.journal.get(Table.META, NUMBERS)
@@ -87,10 +89,16 @@ class Recovery:
         for key, values in self._rows(Table.QUEUES):
             self._core.catalogue.add(read_queue(key, values))
 
+    def _resume(self) -> None:
+        head = self._core.journal.head
+        if head:
+            last = self._core.records.read(head)
+            self._core.clock.resume(last.at, last.shift)
+
     def _read_statistics(self) -> None:
-        minutes = self._core.journal.get(Table.STATISTICS, MINUTES)
-        if minutes is not None:
-            self._core.statistics.load(minutes, self._scan(Table.STATISTICS, *hours_range()))
+        statistics = self._core.statistics
+        start, stop = statistics.begin(self._core.clock.now())
+        statistics.load(self._core.journal.get(Table.STATISTICS, MINUTES), self._scan(Table.STATISTICS, start, stop))
 
     def _read_touched(self, touched: set[int]) -> None:
         """Slots and states of the partitions that the records behind the checkpoint concern."""
@@ -127,16 +135,12 @@ class Recovery:
             yield from rows
             start = rows[-1][0] + b"\0"
 
-    def _fold(self, checkpoint: Checkpoint) -> Record | None:
-        """Apply what the checkpoint does not cover; returns the journal's last record."""
-        record: Record | None = None
+    def _fold(self, checkpoint: Checkpoint) -> None:
+        """Apply what the checkpoint does not cover."""
         for record, _ in follow(self._core.journal.frames(checkpoint.seq), checkpoint.seq, checkpoint.digest):
             self._apply(record)
             if self._core.projections.size >= TAIL_LIMIT:
                 self._write_tail()
-        if record is None and checkpoint.seq:
-            record = self._core.records.read(checkpoint.seq)
-        return record
 
     def _apply(self, record: Record) -> None:
         catalogue = self._core.catalogue
@@ -164,14 +168,6 @@ class Recovery:
     def _write_statistics(self) -> None:
         self._write(self._core.statistics.rows())
         self._core.statistics.written(self._core.statistics.seq)
-
-    def _forget_hours(self) -> None:
-        """S4: what has left the window while nobody ran is not to be seen."""
-        now, statistics = self._core.clock.now(), self._core.statistics
-        if statistics.holds_ended(now):
-            self._write_statistics()
-        while rows := self._core.journal.scan(Table.STATISTICS, *statistics.ended(now), SLICE):
-            self._write(statistics.forget(rows))
 
     def _write(self, rows: list[Change]) -> None:
         for start in range(0, len(rows), SLICE):

@@ -29,6 +29,8 @@ from queen.replies import Grant, Nothing
 
 INBOX_STEPS = 256
 """Messages handled before others may run."""
+LETS_PASS = 32
+"""Parked pops that one that can't wait lets go first; with more of them, it would flood the partition's mailbox."""
 _SERVER = Caller("server")
 _NOTHING = Nothing()
 
@@ -143,14 +145,17 @@ class Router:
             request.reply.set(self._held(request))
 
     def _queue_up(self, request: PopRequest, slot: Slot) -> None:
-        """Send the pop, behind everybody who has waited longer for that partition (O5)."""
+        """Send the pop, behind those who have waited longer for that partition (O5)."""
         queue = slot.queue
-        while True:
+        for _ in range(LETS_PASS):
             first = self._waiting.peek(queue.name, slot.name, queue.namespace, queue.task, request.group)
             if first is None or first.ticket > request.ticket:
                 break
             self._waiting.leave(first)
             self._send(first, slot)
+            if request.wait and not request.granted:
+                self._waiting.park(request)  # its turn comes when the partition speaks
+                return
         self._send(request, slot)
 
     def _choose(self, request: PopRequest) -> Slot | None:
@@ -160,8 +165,8 @@ class Router:
             if slot is None:
                 return None
             line = self._line(slot.queue, request)
-            asks = line.is_ready(slot) or line.is_taken(slot) or self._house.is_quarantined(slot)
-            return slot if asks else None
+            asks = line.is_ready(slot) or self._house.is_quarantined(slot)
+            return slot if asks or (line.is_taken(slot) and not request.wait) else None
         for queues in self._candidates(request):
             heads = [best for queue in queues if (best := self._line(queue, request).best()) is not None]
             if heads:

@@ -25,6 +25,7 @@ WINDOW_HOURS: Final = 24
 VERSION: Final = 1
 MINUTES: Final = b"minutes"
 _HOURS: Final = b"h"
+_AFTER_HOURS: Final = b"i"
 
 _ZEROS: Final = (0, 0, 0, 0, 0)
 
@@ -59,10 +60,12 @@ class Lateness:
 
 
 class Statistics:
-    """See the module. `seq` is the last record that the minutes count."""
+    """See the module. `seq` is the last record that the minutes count, `since` the first hour that windows hold:
+    what has left the window by the start is neither read nor folded."""
 
     def __init__(self) -> None:
         self.seq = 0
+        self.since = 0
         self._shift = 0
         # By number of the minute as the wall clock shows it: incoming, completed, leased, failed, sum of lags in µs.
         self._minutes: dict[int, tuple[int, ...]] = {}
@@ -112,6 +115,8 @@ class Statistics:
 
     def _complete(self, seq: int, partition: int, at: int, event: MessagesSettled) -> None:
         hour = at // HOUR
+        if hour < self.since:
+            return
         lateness = self._lateness.get(partition)
         if lateness is None:
             lateness = self._lateness[partition] = Lateness(hour, 0, Sketch())
@@ -164,10 +169,16 @@ class Statistics:
         self._changed = {partition for partition in self._changed if self._lateness[partition].seq > seq}
         self._closed = {place: entry for place, entry in self._closed.items() if entry[0] > seq}
 
-    def load(self, minutes: bytes, hours: Iterable[tuple[bytes, bytes]]) -> None:
+    def begin(self, now: int) -> tuple[bytes, bytes]:
+        """Start at `now`; returns where in the table (from, to before) the hours stand that are to be loaded."""
+        self.since = now // HOUR - WINDOW_HOURS
+        return _hour_key(self.since, 0), _AFTER_HOURS
+
+    def load(self, minutes: bytes | None, hours: Iterable[tuple[bytes, bytes]]) -> None:
         """Begin with what the table holds, `hours` in the order of their keys."""
-        _, self.seq, self._shift, counted = unpack_row(minutes)
-        self._minutes = {minute: tuple(figures) for minute, *figures in counted}
+        if minutes is not None:
+            _, self.seq, self._shift, counted = unpack_row(minutes)
+            self._minutes = {minute: tuple(figures) for minute, *figures in counted}
         for key, row in hours:
             hour, partition = _read_hour_key(key)
             _, seq, *parts = unpack_row(row)
@@ -184,31 +195,19 @@ class Statistics:
         """Where in the table (from, to before) the hours stand that have left the window."""
         return _HOURS, _hour_key(now // HOUR - WINDOW_HOURS, 0)
 
-    def holds_ended(self, now: int) -> bool:
-        """Whether some of what has left the window is not even in the table yet."""
-        first = now // HOUR - WINDOW_HOURS
-        hours = [hour for hour, _ in self._closed] + [self._lateness[partition].hour for partition in self._changed]
-        return any(hour < first for hour in hours)
-
-    def forget(self, rows: Sequence[tuple[bytes, bytes]]) -> list[Change]:
-        """Take hours out that have left the window, given as the table's rows, which go. Each row once, and none of
-        which `rows` still has a newer version."""
+    def forget(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
+        """Take hours out that have left the window, given as the rows that the table had for them. Each row once, and
+        none that is yet to be written anew: it is a day since its hour ended."""
         for key, row in rows:
             hour, partition = _read_hour_key(key)
             lateness = self._lateness.get(partition)
-            if lateness is None:
+            if lateness is None or hour < self.since:
                 continue
             if lateness.hour <= hour:
                 del self._lateness[partition]
             else:
                 _, _, *parts = unpack_row(row)
                 lateness.window.take_out(Sketch(*parts))
-        return [Change(Table.STATISTICS, key, None) for key, _ in rows]
-
-
-def hours_range() -> tuple[bytes, bytes]:
-    """Where in the table (from, to before) the hours stand."""
-    return _HOURS, b"i"
 
 
 def _hour_key(hour: int, partition: int) -> bytes:
