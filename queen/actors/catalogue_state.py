@@ -6,7 +6,6 @@ no look into any partition.
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +20,7 @@ from queen.events import (
     QueueCreated,
     QueueDeleted,
 )
+from queen.figures import NONE, Counts
 from queen.names import DEFAULT_GROUP
 from queen.options import QueueOptions, changed
 
@@ -41,7 +41,7 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """One queue. `depth` is pending + processing of the default group over all partitions (P6)."""
+    """One queue. `counts` are the sums over all partitions."""
 
     number: int
     id: bytes
@@ -53,27 +53,21 @@ class Queue:
     slots: dict[str, "Slot"] = field(default_factory=dict)
     groups: dict[str | None, Group] = field(default_factory=lambda: {None: Group(DEFAULT_GROUP, None)})
     next_group: int = DEFAULT_GROUP + 1
-    depth: int = 0
+    counts: Counts = NONE
     seq: int = 0
 
-
-class Standing(NamedTuple):
-    """Where the default group stands in a partition, as the partition has told: its cursor and its counts."""
-
-    cursor: int = 1
-    pending: int = 0
-    processing: int = 0
-    completed: int = 0
-    failed: int = 0
-    dead_letter: int = 0
-
-
-NOWHERE = Standing()
+    @property
+    def depth(self) -> int:
+        """What `maxSize` bounds (P6): pending + processing of the default group."""
+        return self.counts.pending + self.counts.processing
 
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One partition's entry. `deleted` is the partition's own set; `depth` its share of the queue's."""
+    """One partition's entry. `deleted` is the partition's own set; `counts` are its messages by status (S1),
+    `cursor` is the first position that the default group was never given.
+
+    `span` is known once somebody has asked: first and last position that still exist, and when those were created."""
 
     number: int
     queue: Queue
@@ -81,8 +75,16 @@ class Slot:
     name: str
     created_at: int
     deleted: RangeSet = field(default_factory=RangeSet)
-    depth: int = 0
-    standing: Standing = NOWHERE
+    counts: Counts = NONE
+    cursor: int = 1
+    span: tuple[int, int, int, int] | None = None
+
+    def tell(self, counts: Counts, cursor: int) -> None:
+        """These are the partition's counts now, and part of its queue's; `cursor` is the default group's."""
+        self.cursor = cursor
+        if counts != self.counts:
+            self.queue.counts = self.queue.counts.moved(self.counts, counts)
+            self.counts = counts
 
 
 class Catalogue:
@@ -103,7 +105,7 @@ class Catalogue:
     def last_stored(self, partition: int, position: int) -> int:
         """The nearest position from `position` downwards that is not deleted; 0 where there is none."""
         slot = self.slots.get(partition)
-        return 0 if slot is None else max(0, slot.deleted.skip_back(position))
+        return 0 if slot is None else max(0, slot.deleted.last_before(position + 1))
 
     def slot(self, queue: str, partition: str) -> Slot | None:
         """The partition of that name, or None."""

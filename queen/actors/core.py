@@ -6,6 +6,7 @@ import trio
 
 from queen.actors import catalogue_state
 from queen.actors.catalogue_state import Catalogue
+from queen.actors.statistics import Statistics
 from queen.clock import Clock, Ids
 from queen.errors import Busy, StoreFull
 from queen.events import AnyEvent
@@ -20,8 +21,8 @@ CATALOGUE = 0
 
 
 class Core:
-    """Journal, writer, projections, catalogue, clock and ids; `dirty_queues` have changed since their snapshots,
-    the rows of `gone_partitions` are to be removed; `progress` is set by every record."""
+    """Journal, writer, projections, statistics, catalogue, clock and ids; `dirty_queues` have changed since their
+    snapshots, the rows of `gone_partitions` are to be removed; `progress` is set by every record."""
 
     def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner) -> None:
         self.journal = journal
@@ -30,6 +31,7 @@ class Core:
         self.catalogue = Catalogue()
         self.records = Records(journal)
         self.projections = Projections(journal, self.records, self.catalogue.stored, self.catalogue.last_stored)
+        self.statistics = Statistics()
         self.writer = Writer(journal, runner)
         self.dirty_queues: set[int] = set()
         self.gone_partitions: set[int] = set()
@@ -50,6 +52,7 @@ class Core:
         """Hand the events to the writer and to everything that is derived from records. Returns the number."""
         seq = self.writer.append(partition, now, shift, caller.who, caller.request, events, payloads)
         self.projections.add(seq, partition, now, shift, tuple(events))
+        self.statistics.add(seq, partition, now, shift, events)
         self.progress.set()
         return seq
 

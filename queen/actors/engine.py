@@ -5,6 +5,7 @@ cancellation leaves behind. When an incarnation ends, nobody is left waiting: wh
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ from queen.actors.residents import Residents
 from queen.actors.router import Router
 from queen.clock import Clock, Ids
 from queen.commands import Ack, AckEntry, Extend, Push
-from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, Unavailable
+from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
 from queen.events import MessagesPushed, QueueDeleted
 from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.names import DEFAULT_PARTITION, uuid_number
@@ -74,7 +75,8 @@ class Engine:
                     finally:
                         self._running = self.accepting = False
                     acting.cancel_scope.cancel()
-                await keeper.flush()
+                with suppress(StoreFull):  # the journal holds all of it; the next start folds a little more
+                    await keeper.flush()
                 writing.cancel_scope.cancel()
         finally:
             for reply in list(self._asks):
@@ -201,8 +203,13 @@ class Engine:
                 rules.check_options(merge(queue.options, changes), keys=False)
                 self.core.record_catalogue(event, caller)
                 self.router.reconsider(queue)
-        reply: Reply[Queue] = Reply()
-        self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(queue))
+        return await self.durable(queue)
+
+    async def durable(self, answer: T) -> T:
+        """`answer`, which rests on what has been handed in so far, once all of that is durable (law 3)."""
+        self.check_open()
+        reply: Reply[T] = Reply()
+        self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(answer))
         return await self._ask(reply)
 
     async def delete_queue(self, name: str, caller: Caller) -> None:
@@ -215,7 +222,7 @@ class Engine:
         self.core.record_catalogue(QueueDeleted(queue.number), caller)
         self.house.evict(queue)
         self.router.forget(queue)
-        await self.durable()
+        await self.durable(None)
 
     async def carry(
         self, parts: Sequence[Part], caller: Caller, admit: Callable[[list[Any]], None] | None = None
@@ -251,12 +258,6 @@ class Engine:
         if not parts:
             reply.set([])
         return await self._ask(reply)
-
-    async def durable(self) -> None:
-        """Wait until everything that has been decided so far is on the disk."""
-        reply: Reply[None] = Reply()
-        self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(None))
-        await self._ask(reply)
 
     # -- inside -------------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ async def dead_letters(
         slots = slots_of(engine, Filter(queue))
         found = await newest_with(engine, slots, "dead_letter", DEFAULT_GROUP, limit, offset)
         messages = await read(engine, found, DEFAULT_GROUP, "dead_letter")
-        return messages, sum(slot.standing.dead_letter for slot in slots)
+        return messages, sum(slot.counts.dead_letter for slot in slots)
     total = 0
     gathered: list[tuple[Found, int]] = []
     for owner in queues_of(engine, Filter(queue)):
@@ -127,7 +127,7 @@ async def related(engine: Engine, transaction_id: str, limit: int, offset: int) 
     first = position_at(engine, slot, own.shown_at - RELATED)
     position = position_at(engine, slot, own.shown_at + RELATED + 1) - 1
     positions: list[int] = []
-    while len(positions) < limit and (position := slot.deleted.skip_back(position)) >= first:
+    while len(positions) < limit and (position := slot.deleted.last_before(position + 1)) >= first:
         if position != place.position:
             if offset:
                 offset -= 1
@@ -156,7 +156,7 @@ async def _read_each(
             glances.update(
                 ((slot, place), glance) for place, glance in zip(places, reply, strict=True) if glance is not None
             )
-    await engine.durable()
+    await engine.durable(None)
     shift = engine.core.clock.shift()
     messages: list[StoredMessage | None] = []
     for slot, position, run in found:
@@ -177,7 +177,7 @@ def locate(engine: Engine, transaction_id: str) -> tuple[Slot, Place]:
 def holds_messages(engine: Engine, slot: Slot) -> bool:
     """Whether the partition has messages that are not deleted; those still on their way to the disk count."""
     newest = engine.core.projections.newest_run(slot.number)
-    return newest is not None and slot.deleted.skip_back(newest.first + newest.length - 1) > 0
+    return newest is not None and slot.deleted.last_before(newest.first + newest.length) > 0
 
 
 def unknown(transaction_id: str) -> str:

@@ -8,13 +8,14 @@ leaving out what a snapshot has already.
 
 from typing import NamedTuple
 
+import structlog
 import trio
 
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.residents import Residents
-from queen.actors.snapshots import queue_row
-from queen.errors import QueenError
+from queen.actors.snapshots import VERSION, queue_row
+from queen.errors import QueenError, StoreFull
 from queen.events import ClockShifted
 from queen.messages import Caller
 from queen.store.format import pack_row
@@ -26,25 +27,27 @@ from queen.store.writer import Runner
 
 EVERY_S = 1.0
 """How long what is recorded may wait to be in the tables, in seconds."""
+FULL_PAUSE_S = 5.0
+"""How long the keeper leaves a full disk alone, in seconds."""
 SLICE = 1024
 """Rows per commit, so that no push waits long for one."""
 DIRTY_LIMIT = 2000
 """Changed partitions that are not left waiting for the interval."""
 
+log = structlog.get_logger()
+
 _SERVER = Caller("server")
 
 CHECKPOINT = b"checkpoint"
 NUMBERS = b"numbers"
-LAYOUT = b"layout"
-LAYOUT_NOW = b"2"
-"""Which tables there are and what they hold. Tables of another layout are made anew; 1 had no row for it."""
 
 
 class Checkpoint(NamedTuple):
-    """The tables hold everything up to record `seq`, whose digest this is."""
+    """The tables hold everything up to record `seq`, whose digest this is, in rows of this `version`."""
 
     seq: int
     digest: bytes
+    version: int = VERSION
 
 
 class Keeper:
@@ -64,7 +67,12 @@ class Keeper:
                     await self._core.progress.wait()
                     self._core.progress = trio.Event()
             self._note_shift()
-            await self.flush()
+            try:
+                await self.flush()
+                await self._forget_hours()
+            except StoreFull as error:
+                log.warning("no room for the projections; they are written when there is", reason=str(error))
+                await trio.sleep(FULL_PAUSE_S)
             self._house.put_to_sleep()
 
     def _note_shift(self) -> None:
@@ -88,6 +96,7 @@ class Keeper:
         done = False
         try:
             await self._write_tails()
+            await self._write_statistics()
             complete = await self._write_states(slots, queues, gone, checkpoint)
             done = True
         finally:
@@ -120,6 +129,21 @@ class Keeper:
             await self._write_all(rows)
             core.projections.written(tail)
 
+    async def _write_statistics(self) -> None:
+        statistics = self._core.statistics
+        rows, seq = statistics.rows(), statistics.seq
+        await self._write_all(rows)
+        statistics.written(seq)
+
+    async def _forget_hours(self) -> None:
+        """S4: some of the hours that have left the window, if there are any; right behind a `flush`, which has written
+        all that is not of the running hour or the one before."""
+        statistics = self._core.statistics
+        rows = self._core.journal.scan(Table.STATISTICS, *statistics.ended(self._core.clock.now()), SLICE)
+        if rows:
+            await self._write([Change(Table.STATISTICS, key, None) for key, _ in rows])
+            statistics.forget(rows)
+
     async def _write_states(self, slots: list[Slot], queues: list[int], gone: set[int], checkpoint: Checkpoint) -> bool:
         """Snapshots, and behind them the checkpoint, unless a state is missing: says so."""
         core = self._core
@@ -135,7 +159,6 @@ class Keeper:
         numbers = pack_row([core.catalogue.next_queue, core.catalogue.next_partition])
         rows.append(Change(Table.META, NUMBERS, numbers))
         if complete:
-            rows.append(Change(Table.META, LAYOUT, LAYOUT_NOW))
             rows.append(Change(Table.META, CHECKPOINT, pack_row(list(checkpoint))))
         await self._write_all(rows)
         return complete

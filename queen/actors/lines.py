@@ -8,28 +8,13 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from queen.actors.availability import Offer
-from queen.actors.catalogue_state import Catalogue, Queue, Slot
-from queen.actors.mailbox import Scope
+from queen.actors.catalogue_state import Queue, Slot
 from queen.replies import Nothing
 
 _SLACK = 64
 
 TimerKey = tuple[Slot, int | None]
 """A partition and a group whose offer becomes ready, or None for the partition's own deadline."""
-
-
-def candidates(catalogue: Catalogue, scope: Scope) -> Iterator[list[Queue]]:
-    """The queues where a pop looks, those of one priority at a time, highest first (O4)."""
-    if scope.queue is not None:
-        queue = catalogue.queues.get(scope.queue)
-        yield [] if queue is None else [queue]
-        return
-    matching: dict[int, list[Queue]] = {}
-    for queue in catalogue.queues.values():
-        if scope.namespace in (None, queue.namespace) and scope.task in (None, queue.task):
-            matching.setdefault(queue.options.priority, []).append(queue)
-    for priority in sorted(matching, reverse=True):
-        yield matching[priority]
 
 
 class Line:

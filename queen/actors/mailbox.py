@@ -141,6 +141,7 @@ class PopRequest:
         "reply",
         "scope",
         "since_seq",
+        "ticked",
         "ticket",
         "wait",
         "work",
@@ -176,6 +177,7 @@ class PopRequest:
         self.ticket = 0
         self.since_seq = 0
         self.insisted = False
+        self.ticked = False
         self.parked = 0
         self.abandoned = False
         self.granted: list[Granted] = []

@@ -47,7 +47,7 @@ class _Pushed:
 
     def step(self, core: Core, to: int) -> bool:
         """Go down to the nearest message at `to` or below; whether there is one."""
-        self.position = max(0, self.slot.deleted.skip_back(to))
+        self.position = max(0, self.slot.deleted.last_before(to + 1))
         if self.position and self.position < self.run.first:
             run = core.projections.run_of(self.slot.number, self.position)
             assert run is not None, "every position belongs to a record"
@@ -140,15 +140,15 @@ async def newest_with(
 
 def _bound(core: Core, slot: Slot, status: Status, group: int) -> int:
     """The newest record that can hold a message of that status; 0 where the partition has none."""
-    past, standing = core.projections, slot.standing
+    past, counts = core.projections, slot.counts
     if status in ("failed", "dead_letter"):
         position = next(past.given_up(slot.number, group, status, 2**62), None)
         run = None if position is None else past.run_of(slot.number, position)
     elif group or status == "pending":
-        run = None if not group and not standing.pending else past.newest_run(slot.number)
+        run = None if not group and not counts.pending else past.newest_run(slot.number)
     else:
-        counted = standing.processing if status == "processing" else standing.completed
-        run = past.run_of(slot.number, standing.cursor - 1) if counted else None
+        counted = counts.processing if status == "processing" else counts.completed
+        run = past.run_of(slot.number, slot.cursor - 1) if counted else None
     return 0 if run is None else run.seq
 
 

@@ -12,7 +12,7 @@ import trio
 from queen.actors import availability
 from queen.actors.carrying import FAILED, GONE, Fatal, carry_out
 from queen.actors.catalogue_rules import group_started
-from queen.actors.catalogue_state import Group, Slot, Standing
+from queen.actors.catalogue_state import Group, Slot
 from queen.actors.core import Core
 from queen.actors.decision import Decision
 from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
@@ -165,7 +165,7 @@ class PartitionActor:
         return shift
 
     def announce(self) -> None:
-        """Tell the router what there is and when time matters next, and the queue how full it is."""
+        """Tell the router what there is and when time matters next, and the queue what it holds."""
         if self.quarantined:
             # Nothing to be had and nothing to wait for: other partitions and whole queues go on.
             for group in self.state.groups:
@@ -174,7 +174,8 @@ class PartitionActor:
         if self.broken:
             return  # it speaks when it has been rebuilt
         options = self.slot.queue.options
-        note_standing(self.slot, self.state)
+        view = self.state.groups[DEFAULT_GROUP]
+        self.slot.tell(view.counts, view.cursor)
         self._note_leases()
         self.deadline = availability.next_deadline(self.state, options, self.history)
         now = self._core.clock.now()
@@ -263,16 +264,6 @@ class PartitionActor:
                 result.append(GroupJoined(group, self.unrecorded.pop(group)))
             result.append(event)
         return result
-
-
-def note_standing(slot: Slot, state: Partition) -> None:
-    """Tell the catalogue where the default group stands, and the queue how full it is."""
-    view = state.groups[DEFAULT_GROUP]
-    processing = view.processing
-    depth = view.pending + processing
-    slot.queue.depth += depth - slot.depth
-    slot.depth = depth
-    slot.standing = Standing(view.cursor, view.pending, processing, view.completed, view.failed, view.dead_letter)
 
 
 def first_position(state: Partition, history: History, group: Group) -> int:

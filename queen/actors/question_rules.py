@@ -85,10 +85,10 @@ def _candidates(
 
 def _stored_between(state: Partition, first: int, stop: int) -> Iterator[int]:
     """Stored positions from `stop` - 1 down to `first`."""
-    position = state.deleted.skip_back(stop - 1)
+    position = state.deleted.last_before(stop)
     while position >= first:
         yield position
-        position = state.deleted.skip_back(position - 1)
+        position = state.deleted.last_before(position)
 
 
 def _glance(state: Partition, view: GroupView, group: int, position: int, history: History) -> Glance | None:

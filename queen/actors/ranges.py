@@ -59,12 +59,12 @@ class RangeSet:
             return self._stops[index]
         return number
 
-    def skip_back(self, number: int) -> int:
-        """The first number from `number` downwards that is not included."""
-        index = bisect_right(self._starts, number) - 1
-        if index >= 0 and number < self._stops[index]:
+    def last_before(self, number: int) -> int:
+        """The last number before `number` that is not included."""
+        index = bisect_right(self._starts, number - 1) - 1
+        if index >= 0 and number <= self._stops[index]:
             return self._starts[index] - 1
-        return number
+        return number - 1
 
     def count_from(self, number: int) -> int:
         """How many included numbers are `number` or greater."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import trio
 
-from queen.errors import Conflict, QueenError, StoreFailed
+from queen.errors import Conflict, QueenError, StoreFailed, StoreFull
 from queen.events import AnyEvent
 from queen.store.format import ORIGIN, digest_of, pack, unpack
 from queen.store.journal import Change, Journal
@@ -126,7 +126,9 @@ class Writer:
             callback(None)
 
     def write(self, job: Job, callback: Then) -> None:
-        """Make table changes behind everything handed in so far. The job computes them in the writer's thread."""
+        """Make table changes behind everything handed in so far. The job computes them in the writer's thread.
+
+        Called back with `StoreFull`, nothing of it was written, and the writer goes on."""
         self._jobs.append((job, callback))
         self._wake.set()
 
@@ -165,7 +167,10 @@ class Writer:
         self._running = group
         try:
             with trio.CancelScope(shield=True):
-                await self._runner(partial(self._write, group.frames, job))
+                if job is not None and told is not None and not await self._fits(group, job, told):
+                    job = told = None
+                elif job is None:
+                    await self._runner(partial(self._write, group.frames, ()))
         except Conflict as error:
             failure = StoreFailed(f"The journal is not this writer's any more: {error}")
             self._fail(failure, group, told)
@@ -195,8 +200,20 @@ class Writer:
             self._running = running
             self._wake.set()
 
-    def _write(self, frames: list[bytes], job: Job | None) -> None:
-        self._journal.commit(self._durable, frames, job() if job is not None else ())
+    async def _fits(self, group: _Group, job: Job, told: Then) -> bool:
+        """Commit the group with a job's changes. Where there is no room for both, the records go alone: they may be
+        the acknowledgements that the reserve is for, and tables can be written later (W4)."""
+        try:
+            await self._runner(lambda: self._write(group.frames, job()))
+        except StoreFull as error:
+            told(error)
+            if group.frames:
+                await self._runner(partial(self._write, group.frames, ()))
+            return False
+        return True
+
+    def _write(self, frames: list[bytes], changes: Sequence[Change]) -> None:
+        self._journal.commit(self._durable, frames, changes)
 
     def _fail(self, error: QueenError, group: _Group, told: Then | None) -> None:
         """Nothing after a failed commit is known to be good: everybody who waits is told, then and later."""

@@ -15,7 +15,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from queen.broker import Broker
 from queen.errors import QueenError
-from queen.web import delivery, messages, queues
+from queen.web import analytics, delivery, messages, queues, resources
 from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.operation import Traffic, health
 
@@ -51,6 +51,19 @@ ROUTES: Final = (
     Row("GET", "/api/v1/messages/<transactionId>/related", messages.related),
     Row("DELETE", "/api/v1/queues/<queue>/clear", messages.clear),
     Row("GET", "/api/v1/dlq", messages.dead_letters),
+    Row("GET", "/api/v1/analytics", analytics.filtered),
+    Row("GET", "/api/v1/analytics/queue/<queue>", analytics.queue),
+    Row("GET", "/api/v1/analytics/queues", analytics.queues),
+    Row("GET", "/api/v1/analytics/queue-depths", analytics.depths),
+    Row("GET", "/api/v1/analytics/throughput", analytics.throughput),
+    Row("GET", "/api/v1/analytics/queue-lag", analytics.lag),
+    Row("GET", "/api/v1/analytics/queue-stats", analytics.queue_stats),
+    Row("GET", "/api/v1/resources/queues", resources.queues),
+    Row("GET", "/api/v1/resources/queues/<queue>", resources.queue),
+    Row("GET", "/api/v1/resources/partitions", resources.partitions),
+    Row("GET", "/api/v1/resources/namespaces", resources.namespaces),
+    Row("GET", "/api/v1/resources/tasks", resources.tasks),
+    Row("GET", "/api/v1/resources/overview", resources.overview),
 )
 
 

@@ -334,4 +334,3 @@ async def test_an_empty_journal_opens_and_closes(autojump_clock: Any) -> None:
             assert not await queen.pop("q")
         journal = journal.reopened()
     assert journal.head == 0
-

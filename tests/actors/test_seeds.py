@@ -53,10 +53,7 @@ async def _producer(queen: Broker, books: Books, chance: random.Random) -> None:
         books.number += 1
         number = books.number
         partitions = chance.sample(range(PARTITIONS), chance.randint(1, PARTITIONS))
-        items = [
-            NewMessage(queue="q", partition=f"p{partition}", payload=number)
-            for partition in partitions
-        ]
+        items = [NewMessage(queue="q", partition=f"p{partition}", payload=number) for partition in partitions]
         books.attempted[number] = len(items)
         with trio.move_on_after(chance.choice([0.01, 5, 5, 5])) as scope:
             await queen.push_many(items)
