@@ -322,7 +322,9 @@ class Broker:
         if self._closed:
             raise ShuttingDown("the server is shutting down")
         if self._engine is None:
-            raise self._failure or Unavailable("the server is starting")
+            failure = self._failure or Unavailable("the server is starting")
+            # An error that is kept would keep the frames of all who were told, and what they held.
+            raise failure.with_traceback(None)
         return self._engine
 
 

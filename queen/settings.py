@@ -28,6 +28,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "info"
     log_format: str = "auto"
 
+    @property
+    def max_target(self) -> int:
+        """Bytes of a request's target at most."""
+        return self.max_header // 2
+
 
 class Setting(NamedTuple):
     """One setting. `low` and `high` bound numbers, both ends included."""

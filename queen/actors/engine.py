@@ -216,7 +216,8 @@ class Engine:
     def _check_open(self) -> None:
         if not self.accepting:
             closing = ShuttingDown("the server is shutting down")
-            raise self.core.writer.failure or (closing if self._draining else Unavailable(_ENDED))
+            failure = self.core.writer.failure or (closing if self._draining else Unavailable(_ENDED))
+            raise failure.with_traceback(None)
 
     async def _ask(self, reply: Reply[T]) -> T:
         self._asks.add(reply)

@@ -215,15 +215,18 @@ class Protocol(H11Protocol):
 
     def _too_much(self, request: h11.Request) -> Answer | None:
         # h11 bounds only what arrives in pieces, so what came whole is measured here.
-        limit = self._settings.max_header
-        if len(request.target) > limit // 2:
-            return refusal(414, f"the request's target is longer than {limit // 2} bytes")
+        limit, max_target = self._settings.max_header, self._settings.max_target
+        if len(request.target) > max_target:
+            return refusal(414, f"the request's target is longer than {max_target} bytes")
         if len(request.target) + sum(len(name) + len(value) + 4 for name, value in request.headers) > limit:
             return refusal(431, f"the request's headers are larger than {limit} bytes")
-        for name, value in request.headers:
-            # Before h11 would tell an `Expect: 100-continue` client to go ahead.
-            if name == b"content-length" and int(value) > self._settings.max_body:
-                return too_large(self._settings.max_body)
+        lengths = [int(value) for name, value in request.headers if name == b"content-length"]
+        if lengths and any(name == b"transfer-encoding" for name, _ in request.headers):
+            # A proxy in front may believe the other one and take the rest of the body for a request.
+            return refusal(400, "not a valid HTTP request: its body has two lengths")
+        # Before h11 would tell an `Expect: 100-continue` client to go ahead.
+        if any(length > self._settings.max_body for length in lengths):
+            return too_large(self._settings.max_body)
         return None
 
     async def _send_h11_event(self, event: Any) -> None:

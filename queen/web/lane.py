@@ -153,7 +153,8 @@ class Lane:
             end = buffer.find(b"\r\n\r\n")
             if end >= 0:
                 return end + 4
-            if len(buffer) > self._settings.max_header:
+            # Lines that end in a bare LF are old but legal, and Hypercorn knows them.
+            if len(buffer) > self._settings.max_header or b"\n\n" in buffer:
                 return 0
             if not await self._more():
                 return None
@@ -176,6 +177,8 @@ class Lane:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             return None
         if not head.complete or parser.get_http_version() != "1.1" or not head.target.isascii():
+            return None
+        if len(head.target) > self._settings.max_target:
             return None
         path, _, query = head.target.partition(b"?")
         found = _find(parser.get_method().decode(), path.decode())
