@@ -1,4 +1,4 @@
-"""Statistics with a million messages in 1,000 partitions of 20 queues: each route's time, memory, and both after a restart.
+"""Statistics with a million messages in 1,000 partitions of 20 queues: each route's time, and memory.
 
 python bench/figures.py [--messages 1000000] [--json FILE] [--folder DIR]
 
