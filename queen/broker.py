@@ -8,6 +8,7 @@ import trio
 from msgspec import UNSET, UnsetType
 
 from queen.actors.engine import Engine, lease_bytes
+from queen.actors.feed import Feed
 from queen.actors.mailbox import PopRequest, Scope
 from queen.actors.reading import read_granted
 from queen.checks import acknowledgement_of, check_ack, check_pop, check_scope, payload_of
@@ -16,6 +17,7 @@ from queen.commands import AckStatus
 from queen.consumer import Consumer
 from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown, Unavailable
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
+from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant
 from queen.options import QueueOptions
 from queen.replies import Nothing, Receipt, Settlement
@@ -66,7 +68,8 @@ class Broker:
         self._failure: QueenError | None = None
         self._closed = False
         self._stopped = trio.Event()
-        self._pushed_before = 0
+        self.meter = Meter()
+        self.feed = Feed(clock, self.meter)
 
     # -- pushing ------------------------------------------------------------------------------------------
 
@@ -256,11 +259,11 @@ class Broker:
         """How the broker is, at no cost."""
         engine = self._engine
         if engine is None or not engine.accepting:
-            return Health("unhealthy", self._pushed_before, Pool(1, 0, 0))
+            return Health("unhealthy", self.meter.pushed, Pool(1, 0, 0))
         writer = engine.core.writer
         return Health(
             "healthy",
-            self._pushed_before + engine.pushed,
+            self.meter.pushed,
             Pool(1, int(not writer.busy), writer.waiting),
             engine.router.parked,
             len(engine.core.catalogue.slots),
@@ -278,6 +281,7 @@ class Broker:
         """End, with what has been drained in snapshots."""
         self._closed = True
         self._stopped.set()
+        self.feed.close()
         if self._engine is not None:
             self._engine.stop()
 
@@ -293,8 +297,6 @@ class Broker:
 
     def detach(self, failure: QueenError | None = None) -> None:
         """The engine has ended; without a failure, another one comes or the broker closes."""
-        if self._engine is not None:
-            self._pushed_before += self._engine.pushed
         self._engine, self._failure = None, failure
 
     @property

@@ -16,7 +16,10 @@ from queen.settings import SETTINGS
 ROOT = Path(__file__).parents[1]
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT.glob("queen/**/*.py"))}
 
-VOCABULARY = {"names", "options", "commands", "events", "replies", "messages", "errors", "history", "rawjson"}
+VOCABULARY = {"names", "options", "commands", "events", "replies", "messages", "errors", "history", "rawjson"} | {
+    "notices",
+    "meter",
+}
 # Who may import which rooms of ours beside the vocabulary. The last three stand above all.
 ROOMS: dict[str, set[str]] = {
     "vocabulary": set(),
