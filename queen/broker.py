@@ -18,7 +18,7 @@ from queen.consumer import Consumer
 from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown, Unavailable
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
 from queen.meter import Meter
-from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant
+from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant, uuid_text
 from queen.options import QueueOptions
 from queen.replies import Nothing, Receipt, Settlement
 
@@ -247,6 +247,10 @@ class Broker:
                 check_name(name, where)
         found = await self._running().configure(queue, options or {}, namespace, task, caller)
         return QueueConfiguration(found.options, found.namespace, found.task)
+
+    def new_id(self) -> str:
+        """An id that nothing else has (N2)."""
+        return uuid_text(self._ids.block())
 
     # -- life ---------------------------------------------------------------------------------------------
 

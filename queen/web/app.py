@@ -9,13 +9,15 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 import structlog
-from quart import Response, request
+from quart import Response, request, websocket
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from queen.broker import Broker
 from queen.errors import QueenError
 from queen.web import delivery, queues
+from queen.web.asgi import DASHBOARD
+from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.operation import Traffic, health
 
@@ -73,6 +75,13 @@ def create_app(broker: Broker, traffic: Traffic) -> QuartTrio:
         return _response(health(broker, traffic))
 
     app.add_url_rule("/health", "health", health_view, methods=["GET"], provide_automatic_options=False)
+
+    async def dashboard_view() -> None:
+        scope: Any = websocket.scope
+        link = scope["state"].get("link")
+        await Session(broker, traffic, websocket, lambda: link is not None and link.broken).run()
+
+    app.add_websocket(DASHBOARD, "dashboard", dashboard_view)
     app.register_error_handler(HTTPException, _told)
     return app
 

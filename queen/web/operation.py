@@ -8,14 +8,17 @@ from queen.web.exchange import Answer
 
 
 class Traffic:
-    """What the edge counts: requests, open connections, requests in flight, and whether the server stops."""
+    """What the edge counts: requests, open connections (`sockets`: WebSockets among them), requests in flight; and
+    whether the server stops."""
 
     def __init__(self) -> None:
         self.started_at = trio.current_time()
         self.requests = 0
         self.connections = 0
+        self.sockets = 0
         self.in_flight = 0
         self.draining = False
+        self.stopping = trio.Event()
         self._changed = trio.Event()
 
     def begin(self) -> None:
@@ -28,6 +31,11 @@ class Traffic:
         self.in_flight -= 1
         if self.draining and self.in_flight == 0:
             self._changed.set()
+
+    def drain(self) -> None:
+        """The server stops: no new work."""
+        self.draining = True
+        self.stopping.set()
 
     async def wait_quiet(self) -> None:
         """Return once no request is in flight; cancellation leaves nothing behind."""
