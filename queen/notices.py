@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from queen.figures import Counts
+
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all notices. A notice of one queue has a field `queue`."""
@@ -56,26 +58,22 @@ class PartitionDepth(Notice, frozen=True, kw_only=True):
 
     queue: str
     partition: str
-    pending: int
-    processing: int
-    completed: int
-    failed: int
-    dead_letter: int
+    counts: Counts
 
 
 class QueueDepth(Notice, frozen=True, kw_only=True):
-    """The same for a queue; `partitions` holds the first ones of it, see `figures.PARTITIONS`."""
+    """The same for a queue; `partitions` holds the first ones of it, see `pulse.PARTITIONS`."""
 
     queue: str
     namespace: str | None
     task: str | None
-    pending: int
-    processing: int
+    counts: Counts
     partitions: tuple[PartitionDepth, ...]
 
 
 class SystemStatistics(Notice, frozen=True, kw_only=True):
-    """All queues together; `created` and `completed` are those of the last minute."""
+    """All queues together; `created` and `completed` are those of the last minute, no longer back than the start of
+    the broker."""
 
     pending: int
     processing: int

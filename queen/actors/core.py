@@ -7,6 +7,7 @@ import trio
 from queen.actors import catalogue_state
 from queen.actors.catalogue_state import Catalogue
 from queen.actors.feed import Feed
+from queen.actors.statistics import Statistics
 from queen.clock import Clock, Ids
 from queen.errors import Busy, StoreFull
 from queen.events import AnyEvent, MessagesPushed, MessagesSettled
@@ -22,8 +23,8 @@ CATALOGUE = 0
 
 
 class Core:
-    """Journal, writer, projections, catalogue, clock and ids; `dirty_queues` have changed since their snapshots;
-    `progress` is set by every record."""
+    """Journal, writer, projections, statistics, catalogue, clock and ids; `dirty_queues` have changed since their
+    snapshots; `progress` is set by every record."""
 
     def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, feed: Feed) -> None:
         self.journal = journal
@@ -32,6 +33,7 @@ class Core:
         self.catalogue = Catalogue()
         self.records = Records(journal)
         self.projections = Projections(journal, self.records, self.catalogue.stored)
+        self.statistics = Statistics()
         self.feed = feed
         self.meter = feed.meter
         self.writer = Writer(journal, runner, self.meter)
@@ -53,6 +55,7 @@ class Core:
         """Hand the events to the writer and to everything that is derived from records. Returns the number."""
         seq = self.writer.append(partition, now, shift, caller.who, caller.request, events, payloads)
         self.projections.add(seq, partition, now, shift, tuple(events))
+        self.statistics.add(seq, partition, now, shift, events)
         self.progress.set()
         self._measure(events, now)
         if self.feed.subscribers:

@@ -157,7 +157,7 @@ class PartitionActor:
         return shift
 
     def announce(self) -> None:
-        """Tell the router what there is and when time matters next, and the queue how full it is."""
+        """Tell the router what there is and when time matters next, and the queue what it holds."""
         if self.quarantined:
             # Nothing to be had and nothing to wait for: other partitions and whole queues go on.
             for group in self.state.groups:
@@ -166,10 +166,7 @@ class PartitionActor:
         if self.broken:
             return  # it speaks when it has been rebuilt
         options = self.slot.queue.options
-        view = self.state.groups[DEFAULT_GROUP]
-        depth = view.pending + view.processing
-        self.slot.queue.depth += depth - self.slot.depth
-        self.slot.depth = depth
+        self.slot.tell(self.state.groups[DEFAULT_GROUP].counts)
         self._note_leases()
         self.deadline = availability.next_deadline(self.state, options, self.history)
         now = self._core.clock.now()

@@ -2,11 +2,11 @@
 the catalogue; the figures go out once what they rest on is durable.
 """
 
-from typing import NamedTuple
+from itertools import islice
 
 import trio
 
-from queen.actors.catalogue_state import Queue, Slot
+from queen.actors.catalogue_state import Queue
 from queen.actors.core import Core
 from queen.actors.telling import Told
 from queen.notices import Notice, PartitionDepth, QueueDepth, SystemStatistics
@@ -17,16 +17,6 @@ PARTITIONS = 1_000
 """A queue's first partitions are told one by one; its sums are of all."""
 BUDGET = 2_000
 """Partitions told in one beat, about 3 ms of work; where there are more, queues take turns."""
-
-
-class Amount(NamedTuple):
-    """Messages of the default group, by status."""
-
-    pending: int
-    processing: int
-    completed: int
-    failed: int
-    dead_letter: int
 
 
 class Pulse:
@@ -67,37 +57,20 @@ class Pulse:
         self._feed.observed(self._core, Told(None, 1, lambda: (notice,), ("system",)))
 
 
-def amount_of(place: Slot | Queue) -> Amount:
-    """How much there is in a partition or queue."""
-    return Amount(place.depth, 0, 0, 0, 0)
-
-
 def depth_of(queue: Queue, at: int) -> QueueDepth:
     """The queue's figures as they are now."""
-    amount = amount_of(queue)
-    partitions = []
-    for slot, _ in zip(queue.slots.values(), range(PARTITIONS), strict=False):
-        pending, processing, completed, failed, dead_letter = amount_of(slot)
-        partitions.append(
-            PartitionDepth(
-                at=at,
-                queue=queue.name,
-                partition=slot.name,
-                pending=pending,
-                processing=processing,
-                completed=completed,
-                failed=failed,
-                dead_letter=dead_letter,
-            )
-        )
     return QueueDepth(
         at=at,
         queue=queue.name,
         namespace=queue.namespace,
         task=queue.task,
-        pending=amount.pending,
-        processing=amount.processing,
-        partitions=tuple(partitions),
+        counts=queue.counts,
+        partitions=tuple(
+            [
+                PartitionDepth(at=at, queue=queue.name, partition=slot.name, counts=slot.counts)
+                for slot in islice(queue.slots.values(), PARTITIONS)
+            ]
+        ),
     )
 
 
@@ -105,9 +78,8 @@ def system_of(core: Core, at: int) -> SystemStatistics:
     """All queues' figures as they are now."""
     pending = processing = 0
     for queue in core.catalogue.queues.values():
-        amount = amount_of(queue)
-        pending += amount.pending
-        processing += amount.processing
+        pending += queue.counts.pending
+        processing += queue.counts.processing
     flow = core.meter.recent.minute(core.clock.now())
     return SystemStatistics(
         at=at, pending=pending, processing=processing, created=flow.created, completed=flow.completed

@@ -13,6 +13,7 @@ import trio
 
 from queen.broker import Broker
 from queen.errors import Invalid
+from queen.figures import Counts
 from queen.names import check_name, instant_text
 from queen.notices import (
     MessageCompleted,
@@ -96,18 +97,18 @@ def _message(notice: MessageNotice) -> dict[str, Any]:
     return {"queue": notice.queue, "partition": notice.partition, "transactionId": notice.transaction_id}
 
 
-def _figures(notice: PartitionDepth) -> dict[str, Any]:
+def _figures(counts: Counts) -> dict[str, Any]:
     return {
-        "depth": notice.pending,
-        "processing": notice.processing,
-        "completed": notice.completed,
-        "failed": notice.failed,
+        "depth": counts.pending,
+        "processing": counts.processing,
+        "completed": counts.completed,
+        "failed": counts.failed,
     }
 
 
 def _partition_depth(notice: PartitionDepth) -> dict[str, Any]:
-    total = notice.pending + notice.processing + notice.completed + notice.failed + notice.dead_letter
-    return {"queue": notice.queue, "partition": notice.partition, **_figures(notice), "total": total}
+    figures = _figures(notice.counts)
+    return {"queue": notice.queue, "partition": notice.partition, **figures, "total": notice.counts.total}
 
 
 def _queue_depth(notice: QueueDepth) -> dict[str, Any]:
@@ -115,9 +116,9 @@ def _queue_depth(notice: QueueDepth) -> dict[str, Any]:
         "queue": notice.queue,
         "namespace": notice.namespace,
         "task": notice.task,
-        "totalDepth": notice.pending,
-        "totalProcessing": notice.processing,
-        "partitions": {partition.partition: _figures(partition) for partition in notice.partitions},
+        "totalDepth": notice.counts.pending,
+        "totalProcessing": notice.counts.processing,
+        "partitions": {partition.partition: _figures(partition.counts) for partition in notice.partitions},
     }
 
 

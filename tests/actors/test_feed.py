@@ -236,8 +236,8 @@ async def test_depths_come_every_five_seconds_and_statistics_every_ten(
         assert at == expected
         depth = found[0][1]
         assert isinstance(depth, QueueDepth)
-        assert depth.pending == 5
-        assert [partition.pending for partition in depth.partitions] == [0, 3, 2]
+        assert depth.counts.pending == 5
+        assert [partition.counts.pending for partition in depth.partitions] == [0, 3, 2]
         system = next(notice for _, notice in found if isinstance(notice, SystemStatistics))
         assert (system.pending, system.processing, system.created, system.completed) == (5, 0, 5, 0)
 
