@@ -23,6 +23,7 @@ from queen.checks import (
 )
 from queen.clock import Clock, Ids
 from queen.commands import AckStatus
+from queen.condition import Health, Readiness, health_of, readiness_of
 from queen.consumer import Consumer
 from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown, Unavailable
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
@@ -36,27 +37,6 @@ MAX_ITEMS = 1000
 """Messages in a push, acknowledgements in a batch, messages in a pop (P2, O1, A5)."""
 MAX_WAIT_S = 60.0
 _LIBRARY = Caller()
-
-
-class Pool(msgspec.Struct, frozen=True):
-    """What stands for a connection pool here: the one writer. `waiting` counts answers that wait for its commits."""
-
-    total: int
-    idle: int
-    waiting: int
-
-
-class Health(msgspec.Struct, frozen=True):
-    """How the broker is. `messages` counts those pushed since it was opened, `parked` the pops that wait,
-    `partitions` all and `awake` those that have an actor now."""
-
-    status: str
-    messages: int
-    pool: Pool
-    parked: int = 0
-    partitions: int = 0
-    awake: int = 0
-    quarantined: int = 0
 
 
 class QueueConfiguration(msgspec.Struct, frozen=True):
@@ -277,19 +257,11 @@ class Broker:
 
     def health(self) -> Health:
         """How the broker is, at no cost."""
-        engine = self._engine
-        if engine is None or not engine.accepting:
-            return Health("unhealthy", self.meter.pushed, Pool(1, 0, 0))
-        writer = engine.core.writer
-        return Health(
-            "healthy",
-            self.meter.pushed,
-            Pool(1, int(not writer.busy), writer.waiting),
-            engine.router.parked,
-            len(engine.core.catalogue.slots),
-            engine.house.awake_count,
-            len(engine.house.quarantined),
-        )
+        return health_of(self._engine, self.meter)
+
+    def readiness(self) -> Readiness:
+        """Whether work is taken now, and why not."""
+        return readiness_of(self._engine, self._failure, self._closed)
 
     async def drain(self) -> None:
         """Take no new work, answer waiting pops with nothing, and wait for what is under way."""

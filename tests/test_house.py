@@ -30,10 +30,11 @@ ROOMS: dict[str, set[str]] = {
     "actors": {"actors", "store", "clock"},
     "consumer": {"checks", "broker"},  # the broker for its type alone
     "reports": {"actors"},
-    "broker": {"actors", "clock", "checks", "consumer", "reports"},
+    "condition": {"actors"},
+    "broker": {"actors", "clock", "checks", "condition", "consumer", "reports"},
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "settings"},
-    "__init__": {"broker", "consumer", "opening"},
+    "__init__": {"broker", "condition", "consumer", "opening"},
     "__main__": {"cli"},
     "cli": {"opening", "web", "settings"},
 }

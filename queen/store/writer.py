@@ -62,6 +62,7 @@ class Writer:
         self._durable = journal.head
         self._seq = journal.head
         self._digest = _digest_at(journal, journal.head)
+        self._began = 0.0
         self.commits = 0
 
     @property
@@ -85,9 +86,19 @@ class Writer:
         return self._running is not None
 
     @property
+    def busy_s(self) -> float:
+        """How long the commit has been running that is running, in seconds."""
+        return trio.current_time() - self._began if self._running is not None else 0.0
+
+    @property
     def waiting(self) -> int:
         """How many callbacks wait for a commit."""
         return len(self._group.thens) + (len(self._running.thens) if self._running is not None else 0)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of frames that wait for the disk or are being written."""
+        return self._group.size + (self._running.size if self._running is not None else 0)
 
     @property
     def crowded(self) -> bool:
@@ -172,7 +183,7 @@ class Writer:
         group, self._group = self._group, _Group()
         job, told = self._jobs.pop(0) if self._jobs else (None, None)
         self._running = group
-        began = trio.current_time()
+        self._began = began = trio.current_time()
         try:
             with trio.CancelScope(shield=True):
                 if job is not None and told is not None and not await self._fits(group, job, told):

@@ -29,6 +29,8 @@ Send = Callable[[Any], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+OTHER: Final = "other"
+"""What answers are counted under that belong to no route."""
 DASHBOARD: Final = "/ws/dashboard"
 """The only WebSocket."""
 
@@ -45,11 +47,12 @@ class Link(Protocol):
 class Exchange:
     """One request on its way through Quart: what was asked, and how to take the answer back."""
 
-    __slots__ = ("asked", "undo")
+    __slots__ = ("asked", "label", "undo")
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         self.undo: Callable[[], None] | None = None
+        self.label = OTHER
 
 
 class Gone(Exception):
@@ -102,13 +105,16 @@ class Gate:
         path = scope["path"] = _raw_path(scope)
         link: Link | None = scope["state"].get("link")
         if method == "OPTIONS":
+            self._traffic.answered(OTHER, 204)
             await _answer(send, Answer(204), self._traffic.draining)
             return
         body = await self._body(scope["headers"], receive)
         if isinstance(body, Answer):
+            self._traffic.answered(OTHER, body.status)
             await _answer_and_drop(receive, send, body)
             return
-        if self._traffic.draining and path != "/health":
+        if self._traffic.draining and path not in ("/health", "/health/ready"):
+            self._traffic.answered(OTHER, 503)
             await _answer(send, shutting_down(), close=True)
             return
         client = scope["client"]
@@ -172,6 +178,7 @@ class Gate:
             nonlocal start
             if message["type"] == "http.response.start":
                 # Held back until the body comes, so that a client that is gone is told nothing at all.
+                self._traffic.answered(exchange.label, message["status"])
                 message["headers"] = [*_once(message["headers"]), *CORS]
                 if self._traffic.draining:
                     message["headers"].append(CLOSE)
