@@ -59,7 +59,7 @@ async def open_broker(
         broker = Broker(clock, numbers)
 
         def start() -> Engine:
-            return Engine(opened, clock, numbers, runner, compute)
+            return Engine(opened, clock, numbers, runner, compute, broker.feed)
 
         # What the body raises is raised as it is, not as part of the nursery's group.
         failure: BaseException | None = None

@@ -19,6 +19,11 @@ class Records:
         self._kept: OrderedDict[int, tuple[Record, int]] = OrderedDict()
         self._bytes = 0
 
+    @property
+    def kept_bytes(self) -> int:
+        """How much is kept, in bytes of frames."""
+        return self._bytes
+
     def read(self, seq: int) -> Record:
         """The record of that number; raises `ChainBroken` where it is missing or damaged."""
         kept = self._kept.get(seq)

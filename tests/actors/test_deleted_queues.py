@@ -140,7 +140,7 @@ async def test_a_deletion_whose_commit_fails_never_was(autojump_clock: Any) -> N
     journal = MemoryJournal()
     async with opened(journal) as queen:
         await queen.push("q", 1)
-        await trio.sleep(2)
+        await trio.sleep(2.5)
         journal.fail_next(StoreFull("full"))
         with pytest.raises(StoreFull):
             await queen.delete_queue("q")
