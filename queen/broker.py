@@ -26,6 +26,7 @@ from queen.commands import AckStatus
 from queen.condition import Health, Readiness, health_of, readiness_of
 from queen.consumer import Consumer
 from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown, Unavailable
+from queen.groups import Groups
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
 from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant, uuid_text
@@ -62,6 +63,7 @@ class Broker:
         self.meter = Meter()
         self.feed = Feed(clock, self.meter)
         self.messages = Messages(self._running)
+        self.groups = Groups(self._running)
         self.statistics = Reports(self._running)
 
     # -- pushing ------------------------------------------------------------------------------------------

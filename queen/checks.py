@@ -16,6 +16,7 @@ from queen.rawjson import check as check_json
 MAX_BATCH = 1000
 MAX_SPAN_S = 2**31 - 1
 _STATUSES = ("completed", "failed", "retry", "dead_letter")
+MAX_OFFSET = 2**53 - 1
 MESSAGE_STATUSES: Final[tuple[Status, ...]] = ("pending", "processing", "completed", "failed", "dead_letter")
 _MODES = ("all", "new")
 
@@ -124,10 +125,8 @@ def check_filter(
 
 def check_page(limit: int, offset: int) -> None:
     """Which part of a list (S5, Z7)."""
-    if isinstance(limit, bool) or not 1 <= limit <= MAX_BATCH:
-        raise Invalid("limit", f"must be from 1 to {MAX_BATCH}")
-    if isinstance(offset, bool) or offset < 0:
-        raise Invalid("offset", "must be 0 or more")
+    check_whole(limit, "limit", 1, MAX_BATCH)
+    check_whole(offset, "offset", 0, MAX_OFFSET)
 
 
 def acknowledgement_of(message: Message, status: str, error: str | None = None) -> Acknowledgement:

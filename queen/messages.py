@@ -99,6 +99,38 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(self.payload)
 
 
+class GroupPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a consumer group has got in a queue, all partitions taken together.
+
+    `position` counts the messages ever pushed that lie behind it, `end` all that were ever pushed. `pending` and
+    `processing` are its lag in messages; `lag_seconds` is the age of its oldest pending message, 0 without any.
+    """
+
+    queue: str
+    position: int
+    end: int
+    pending: int
+    processing: int
+    lag_seconds: float
+
+
+class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumer group, by its name (None: the default group), in every queue that it has met."""
+
+    name: str | None
+    queues: tuple[GroupPlace, ...]
+
+    @property
+    def lag(self) -> int:
+        """Messages that are left for it in all queues: pending and processing."""
+        return sum(place.pending + place.processing for place in self.queues)
+
+    @property
+    def lag_seconds(self) -> float:
+        """The age of its oldest pending message in any queue."""
+        return max(place.lag_seconds for place in self.queues)
+
+
 class Delivery(msgspec.Struct, frozen=True):
     """The answer to a pop: messages in order, or none and what holds pending ones back.
 

@@ -28,7 +28,7 @@ from queen.actors.router import Router
 from queen.clock import Clock, Ids
 from queen.commands import Ack, AckEntry, Extend, Push
 from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
-from queen.events import MessagesPushed, QueueDeleted
+from queen.events import GroupDeleted, MessagesPushed, QueueDeleted
 from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, uuid_number
@@ -237,6 +237,27 @@ class Engine:
         self.house.evict(queue)
         self.router.forget(queue)
         await self.durable(None)
+
+    async def delete_group(self, name: str, wanted: str | None, caller: Caller) -> list[Queue]:
+        """Every queue that has met the group forgets it, or the wanted queue alone; returns those that did. Raises
+        `NotFound`. Cancelled: as for a push."""
+        self.check_open()
+        queues = [
+            queue
+            for queue in self.core.catalogue.queues.values()
+            if name in queue.groups and wanted in (None, queue.name)
+        ]
+        if not queues:
+            raise NotFound(f"there is no consumer group '{name}'{'' if wanted is None else f' in queue {wanted!r}'}")
+        for queue in queues:
+            group = queue.groups[name]
+            if group.recorded:
+                self.core.record_catalogue(GroupDeleted(queue.number, group.number), caller)
+            else:
+                del queue.groups[name]
+            self.house.dismiss(queue, group.number)
+            self.router.forget(queue, group.number)
+        return await self.durable(queues)
 
     async def carry(
         self, parts: Sequence[Part], caller: Caller, admit: Callable[[list[Any]], None] | None = None

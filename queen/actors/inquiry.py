@@ -180,6 +180,11 @@ def holds_messages(engine: Engine, slot: Slot) -> bool:
     return newest is not None and slot.deleted.last_before(newest.first + newest.length) > 0
 
 
+def holds_any(engine: Engine, slot: Slot) -> bool:
+    """Whether anything was ever pushed to the partition."""
+    return engine.core.projections.newest_run(slot.number) is not None
+
+
 def unknown(transaction_id: str) -> str:
     """The sentence for a message that isn't there."""
     return f"there is no message of transactionId {transaction_id!r}"

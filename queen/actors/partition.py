@@ -12,7 +12,7 @@ import trio
 from queen.actors import availability
 from queen.actors.carrying import FAILED, GONE, Fatal, carry_out
 from queen.actors.catalogue_rules import group_started
-from queen.actors.catalogue_state import Group, Slot
+from queen.actors.catalogue_state import Group, Queue, Slot
 from queen.actors.core import Core
 from queen.actors.decision import Decision
 from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
@@ -234,10 +234,17 @@ class PartitionActor:
             self.slot.deleted = self.state.deleted
             self.unrecorded.clear()
             self.broken = False
+            forget_groups(self.state, self.slot.queue)
             self.meet_all()
             self.announce()
         except Exception as error:
             self.crashed(error)
+
+    def part_from(self, group: int) -> None:
+        """A group of the queue is gone, and with it all that the partition knows of it."""
+        self.state.groups.pop(group, None)
+        self.unrecorded.pop(group, None)
+        self.announce()
 
     def meet_all(self) -> None:
         """Let the queue's groups begin that have not met this partition."""
@@ -264,6 +271,14 @@ class PartitionActor:
                 result.append(GroupJoined(group, self.unrecorded.pop(group)))
             result.append(event)
         return result
+
+
+def forget_groups(state: Partition, queue: Queue) -> None:
+    """Drop what a state holds of groups that its queue does not know any more: deleting a group is one event of the
+    catalogue, and each partition draws the consequence when it is next looked at."""
+    known = {group.number for group in queue.groups.values()}
+    for number in [number for number in state.groups if number not in known]:
+        del state.groups[number]
 
 
 def first_position(state: Partition, history: History, group: Group) -> int:
@@ -293,4 +308,4 @@ def _group(slot: Slot, number: int) -> Group:
     for group in slot.queue.groups.values():
         if group.number == number:
             return group
-    raise Unavailable("the consumer group is gone")
+    raise QueueGone("the consumer group was deleted meanwhile; nothing was done")

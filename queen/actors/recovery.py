@@ -14,6 +14,7 @@ from queen.actors.availability import blocked, next_deadline, offer
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.keeper import CHECKPOINT, NUMBERS, SLICE, Checkpoint
+from queen.actors.partition import forget_groups
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.residents import Residents
 from queen.actors.router import Router
@@ -181,6 +182,7 @@ class Recovery:
 
     def _announce(self, slot: Slot, state: Partition) -> None:
         options, history = slot.queue.options, self._core.projections.history(slot.number)
+        forget_groups(state, slot.queue)
         view = state.groups[DEFAULT_GROUP]
         slot.tell(view.counts, view.cursor)
         now = self._core.clock.now()

@@ -12,7 +12,7 @@ import trio
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
 from queen.actors.mailbox import Part, Work
-from queen.actors.partition import PartitionActor
+from queen.actors.partition import PartitionActor, forget_groups
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.snapshots import VERSION, partition_row, read_partition
 from queen.commands import Release
@@ -55,6 +55,7 @@ class Residents:
         kept = self.asleep.pop(slot.number) if slot.number in self.asleep else None
         state, seq = kept or self.load(slot.number)
         slot.deleted = state.deleted
+        forget_groups(state, slot.queue)
         actor = PartitionActor(self._core, self, slot, state, seq)
         actor.meet_all()
         scope = trio.CancelScope()
@@ -74,6 +75,19 @@ class Residents:
                 found[0].dismiss()
                 found[1].cancel()
         self.leases = {lease: slot for lease, slot in self.leases.items() if slot.queue is not queue}
+
+    def dismiss(self, queue: Queue, group: int) -> None:
+        """A group is gone: those that are awake forget it now, the others when they wake."""
+        for slot, (actor, _) in list(self._awake.items()):
+            if slot.queue is queue and not actor.broken and group in actor.state.groups:
+                actor.part_from(group)
+
+    def resting(self, slot: Slot) -> Partition | None:
+        """The state of a partition that nobody is awake for, to be read and nothing else; None if somebody is."""
+        if slot in self._awake:
+            return None
+        kept = self.asleep.get(slot.number)
+        return kept[0] if kept is not None else self.load(slot.number)[0]
 
     def load(self, number: int) -> tuple[Partition, int]:
         """The state and last record's number of a partition whose row is complete."""

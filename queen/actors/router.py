@@ -95,7 +95,9 @@ class Router:
 
     def forget(self, queue: Queue, group: int | None = None) -> None:
         """The queue, or one of its groups, is gone. Whoever is parked stays so, by name (O2)."""
-        self._tell(partial(self._gone, queue, group))
+        self._offers.drop(queue, group)
+        if group is None:
+            self._timers.drop(queue)
 
     def close(self) -> None:
         """Answer every parked pop with nothing, and park no more."""
@@ -261,11 +263,6 @@ class Router:
             self._house.release([grant.lease for _, grant in granted])
 
     # -- what partitions say ------------------------------------------------------------------------------
-
-    def _gone(self, queue: Queue, group: int | None) -> None:
-        self._offers.drop(queue, group)
-        if group is None:
-            self._timers.drop(queue)
 
     def _offered(self, slot: Slot, group: int, offer: Offer | None, held: Nothing | None) -> None:
         if slot.number not in self._core.catalogue.slots:

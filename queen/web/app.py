@@ -15,7 +15,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from queen.broker import Broker
 from queen.errors import QueenError
-from queen.web import analytics, delivery, messages, queues, resources
+from queen.web import analytics, delivery, groups, messages, queues, resources
 from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
 from queen.web.exchange import CORS, Answer, Asked, refusal, refused
@@ -55,6 +55,9 @@ ROUTES: Final = (
     Row("GET", "/api/v1/messages/<transactionId>/related", messages.related),
     Row("DELETE", "/api/v1/queues/<queue>/clear", messages.clear),
     Row("GET", "/api/v1/dlq", messages.dead_letters),
+    Row("GET", "/api/v1/consumer-groups", groups.listed),
+    Row("DELETE", "/api/v1/consumer-groups/<group>", groups.delete),
+    Row("POST", "/api/v1/consumer-groups/<group>/queues/<queue>/seek", groups.seek),
     Row("GET", "/api/v1/analytics", analytics.filtered),
     Row("GET", "/api/v1/analytics/queue/<queue>", analytics.queue),
     Row("GET", "/api/v1/analytics/queues", analytics.queues),

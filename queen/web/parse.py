@@ -16,7 +16,7 @@ from queen.commands import AckStatus, Status
 from queen.errors import Invalid
 from queen.messages import Acknowledgement, NewMessage
 from queen.names import DEFAULT_PARTITION, parse_instant
-from queen.web.wire import AckBatchBody, AckBody, ConfigureBody, ExtendBody, PushBody, PushItem
+from queen.web.wire import AckBatchBody, AckBody, ConfigureBody, ExtendBody, PushBody, PushItem, SeekBody
 
 MAX_BATCH: Final = 1000
 MAX_TIMEOUT_MS: Final = 60_000
@@ -39,6 +39,7 @@ push_decoder: Final = msgspec.json.Decoder(PushBody)
 ack_decoder: Final = msgspec.json.Decoder(AckBody)
 ack_batch_decoder: Final = msgspec.json.Decoder(AckBatchBody)
 configure_decoder: Final = msgspec.json.Decoder(ConfigureBody)
+seek_decoder: Final = msgspec.json.Decoder(SeekBody)
 extend_decoder: Final = msgspec.json.Decoder(ExtendBody)
 
 
@@ -116,6 +117,21 @@ def configuration(text: bytes) -> ConfigureBody:
 def extension(text: bytes) -> int | None:
     """The seconds of an extension, None where the body leaves it to the queue's leaseTime (L6)."""
     return body(extend_decoder, text).seconds if text else None
+
+
+def target(text: bytes) -> int | None:
+    """Where a group is to go: the instant in µs, None for the end (G3)."""
+    wanted = body(seek_decoder, text)
+    if wanted.timestamp is None:
+        if not wanted.to_end:
+            raise Invalid("timestamp", "or toEnd: true is required")
+        return None
+    if wanted.to_end:
+        raise Invalid("toEnd", "does not go with timestamp")
+    try:
+        return parse_instant(wanted.timestamp)
+    except (ValueError, OverflowError):
+        raise Invalid("timestamp", "must be an ISO 8601 time") from None
 
 
 def integer(query: Mapping[str, str], name: str, default: int) -> int:

@@ -57,6 +57,13 @@ class ExtendBody(msgspec.Struct):
     seconds: int | None = None
 
 
+class SeekBody(msgspec.Struct, rename="camel"):
+    """`POST /api/v1/consumer-groups/:group/queues/:queue/seek` (G3): one of the two."""
+
+    timestamp: str | None = None
+    to_end: bool | None = None
+
+
 class PushedMessage(msgspec.Struct, rename="camel"):
     """What became of one pushed message (P3, P4)."""
 
