@@ -10,10 +10,12 @@ from queen.errors import (
     FolderLocked,
     FormatUnknown,
     Invalid,
+    KeyMissing,
     NotFound,
     Quarantined,
     QueenError,
     QueueFull,
+    SealBroken,
     ShuttingDown,
     StoreFailed,
     StoreFull,
@@ -24,6 +26,7 @@ from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessag
 from queen.opening import open_broker
 from queen.options import QueueOptions
 from queen.replies import Receipt, Settlement
+from queen.store.keyring import KeyRing
 
 __all__ = [
     "Acknowledgement",
@@ -39,6 +42,8 @@ __all__ = [
     "FormatUnknown",
     "Health",
     "Invalid",
+    "KeyMissing",
+    "KeyRing",
     "LeasedMessage",
     "Message",
     "NewMessage",
@@ -49,6 +54,7 @@ __all__ = [
     "QueueFull",
     "QueueOptions",
     "Receipt",
+    "SealBroken",
     "Settlement",
     "ShuttingDown",
     "StoreFailed",

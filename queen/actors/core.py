@@ -11,6 +11,7 @@ from queen.errors import Busy, StoreFull
 from queen.events import AnyEvent
 from queen.messages import Caller
 from queen.store.journal import Journal
+from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.projections import Projections
 from queen.store.records import Records
 from queen.store.writer import Runner, Writer
@@ -21,9 +22,10 @@ CATALOGUE = 0
 
 class Core:
     """Journal, writer, projections, catalogue, clock and ids; `dirty_queues` have changed since their snapshots;
-    `progress` is set by every record."""
+    `progress` is set by every record. `ring` has the encryption keys; `keys_used` are those that messages were ever
+    sealed with, `keys_lost` the ones of them that the ring has not (C4)."""
 
-    def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner) -> None:
+    def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, ring: KeyRing = NO_KEYS) -> None:
         self.journal = journal
         self.clock = clock
         self.ids = ids
@@ -31,6 +33,9 @@ class Core:
         self.records = Records(journal)
         self.projections = Projections(journal, self.records, self.catalogue.stored)
         self.writer = Writer(journal, runner)
+        self.ring = ring
+        self.keys_used: set[str] = set()
+        self.keys_lost: frozenset[str] = frozenset()
         self.dirty_queues: set[int] = set()
         self.progress = trio.Event()
         # Room is looked at once per commit, and at every push while there is none.

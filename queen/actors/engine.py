@@ -32,6 +32,7 @@ from queen.names import DEFAULT_PARTITION, uuid_number
 from queen.options import DEFAULTS, QueueOptions, merge
 from queen.replies import Nothing, Receipt, Settlement
 from queen.store.journal import Journal
+from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.writer import Runner
 
 T = TypeVar("T")
@@ -42,8 +43,10 @@ _ENDED = "the engine has been restarted; the request's outcome was not recorded 
 class Engine:
     """See the module. `run` first; the other methods work while it runs."""
 
-    def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, compute: Runner) -> None:
-        self.core = Core(journal, clock, ids, runner)
+    def __init__(
+        self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, compute: Runner, ring: KeyRing = NO_KEYS
+    ) -> None:
+        self.core = Core(journal, clock, ids, runner, ring)
         self._compute = compute
         self._asks: set[Reply[Any]] = set()
         self._stop = trio.Event()
@@ -192,14 +195,14 @@ class Engine:
         queue = self.core.catalogue.queues.get(name)
         if queue is None:
             options = merge(DEFAULTS, changes)
-            rules.check_options(options, keys=False)
+            rules.check_options(options, keys=self.core.ring.current is not None)
             self.core.check_room()
             given = [None if isinstance(value, UnsetType) else value for value in (namespace, task)]
             queue = self._create_queue(name, given[0], given[1], options, caller)
         else:
             event = rules.configure(queue, changes, namespace, task)
             if event is not None:
-                rules.check_options(merge(queue.options, changes), keys=False)
+                rules.check_options(merge(queue.options, changes), keys=self.core.ring.current is not None)
                 self.core.record_catalogue(event, caller)
                 self.router.reconsider(queue)
         reply: Reply[Queue] = Reply()

@@ -40,6 +40,7 @@ _SERVER = Caller("server")
 
 CHECKPOINT = b"checkpoint"
 NUMBERS = b"numbers"
+KEYS = b"keys"
 
 
 class Checkpoint(NamedTuple):
@@ -138,6 +139,8 @@ class Keeper:
                 await trio.lowlevel.checkpoint()
         numbers = pack_row([core.catalogue.next_queue, core.catalogue.next_partition])
         rows.append(Change(Table.META, NUMBERS, numbers))
+        if core.keys_used:
+            rows.append(Change(Table.META, KEYS, pack_row(sorted(core.keys_used))))
         if complete:
             rows.append(Change(Table.META, CHECKPOINT, pack_row(list(checkpoint))))
         await self._write_all(rows)
