@@ -10,7 +10,16 @@ from msgspec import UNSET, UnsetType
 from queen.actors.engine import Engine, lease_bytes
 from queen.actors.mailbox import PopRequest, Scope
 from queen.actors.reading import read_granted
-from queen.checks import acknowledgement_of, check_ack, check_pop, check_scope, payload_of
+from queen.checks import (
+    MAX_SPAN_S,
+    acknowledgement_of,
+    check_ack,
+    check_caller,
+    check_pop,
+    check_scope,
+    check_whole,
+    payload_of,
+)
 from queen.clock import Clock, Ids
 from queen.commands import AckStatus
 from queen.consumer import Consumer
@@ -97,6 +106,7 @@ class Broker:
         """Store 1 to 1000 messages in one commit (P1-P3), across queues and partitions. Cancelled: as for `push`."""
         if not 1 <= len(items) <= MAX_ITEMS:
             raise Invalid("items", f"must hold from 1 to {MAX_ITEMS} messages, holds {len(items)}")
+        check_caller(caller)
         checked = [(item, payload_of(item, f"items[{index}].")) for index, item in enumerate(items)]
         return await self._running().push(checked, caller)
 
@@ -129,6 +139,7 @@ class Broker:
         """
         check_scope(queue, partition, namespace, task)
         check_pop(group, batch, partitions, worker, subscription_mode)
+        check_caller(caller)
         engine = self._running()
         new_only = subscription_mode == "new" or subscription_from == "now"
         request = PopRequest(
@@ -144,7 +155,7 @@ class Broker:
             new_only=new_only,
             from_at=_instant_of(subscription_from),
         )
-        longest = min(max(timeout, 0.0), MAX_WAIT_S)
+        longest = min(max(float(timeout), 0.0), MAX_WAIT_S)
         found = engine.core.catalogue.queues.get(queue) if queue is not None else None
         if found is not None and found.options.max_wait_time_seconds:
             longest = min(longest, found.options.max_wait_time_seconds)  # O6
@@ -216,14 +227,16 @@ class Broker:
         return await self._settle(entries, caller, "acknowledgments[{}].")
 
     async def _settle(self, entries: Sequence[Acknowledgement], caller: Caller, where: str) -> list[Settlement]:
+        check_caller(caller)
         for index, entry in enumerate(entries):
             check_ack(entry, where.format(index))
         return await self._running().ack(entries, caller)
 
     async def extend(self, lease_id: str, seconds: int | None = None, *, caller: Caller = _LIBRARY) -> int:
         """Move a lease's end to now + `seconds` (default: its leaseTime), never earlier (L6); returns it, µs."""
-        if seconds is not None and (isinstance(seconds, bool) or not 1 <= seconds < 2**31):
-            raise Invalid("seconds", f"must be from 1 to {2**31 - 1}")
+        check_caller(caller)
+        if seconds is not None:
+            check_whole(seconds, "seconds", 1, MAX_SPAN_S)
         return await self._running().extend(lease_bytes(lease_id), seconds, caller)
 
     # -- queues -------------------------------------------------------------------------------------------
@@ -238,9 +251,10 @@ class Broker:
         caller: Caller = _LIBRARY,
     ) -> QueueConfiguration:
         """Create or change a queue (C1, C2): options by their wire names; what is left out stays."""
+        check_caller(caller)
         check_name(queue, "queue")
         for where, name in (("namespace", namespace), ("task", task)):
-            if isinstance(name, str):
+            if name is not None and not isinstance(name, UnsetType):
                 check_name(name, where)
         found = await self._running().configure(queue, options or {}, namespace, task, caller)
         return QueueConfiguration(found.options, found.namespace, found.task)

@@ -67,7 +67,7 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
 @_settings_options
 def serve(**values: Any) -> None:
     """Serve a data folder over HTTP until SIGTERM or Ctrl-C."""
-    settings = Settings(**values)
+    settings = Settings(**values | {"data": os.path.abspath(values["data"])})
     configure_logging(settings)
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:

@@ -35,6 +35,14 @@ _SERVER = Caller("server")
 _NOTHING = Nothing()
 
 
+class _Round:
+    """Ticks that partitions have been sent and not carried out yet, and the pops that wait for them."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.requests: list[PopRequest] = []
+
+
 class Router:
     """See the module. `lines` are kept per queue number and group number."""
 
@@ -48,6 +56,7 @@ class Router:
         self._timers = Timers()
         self._tickets = 0
         self._closing = False
+        self._round = _Round()
 
     @property
     def parked(self) -> int:
@@ -96,13 +105,16 @@ class Router:
                 if not self._inbox:
                     break
                 self._inbox.popleft()()
-            now = self._core.clock.now()
-            for slot, group in self._timers.due(now):
-                self._time_for(slot, group, now)
+            self._run_timers()
             if self._inbox:
                 await trio.lowlevel.checkpoint()
             else:
                 await self._sleep()
+
+    def _run_timers(self) -> None:
+        now = self._core.clock.now()
+        for slot, group in self._timers.due(now):
+            self._time_for(slot, group, now)
 
     def _tell(self, step: Callable[[], Any]) -> None:
         self._inbox.append(step)
@@ -141,8 +153,19 @@ class Router:
             self._finish(request)
         elif request.wait and not self._closing:
             self._waiting.park(request)
-        else:
+        elif not self._await_ticks(request):
             request.reply.set(self._held(request))
+
+    def _await_ticks(self, request: PopRequest) -> bool:
+        """Whether the pop is to be served again, once, when the partitions have done what is due now: it is not to
+        find nothing because a lease or a delay that is over has not been looked at yet (L5)."""
+        self._run_timers()
+        if request.ticked or not self._round.left:
+            return False
+        request.ticked = True
+        self._round.requests.append(request)
+        self._round = _Round()
+        return True
 
     def _queue_up(self, request: PopRequest, slot: Slot) -> None:
         """Send the pop, behind those who have waited longer for that partition (O5)."""
@@ -325,10 +348,23 @@ class Router:
             self._ready(line, slot, group)
 
     def _tick(self, slot: Slot) -> None:
+        ticked = self._round
+
+        def decided(replies: list[Any] | None, error: BaseException | None) -> None:
+            self._tell(partial(self._ticked, ticked))
+
         try:
-            self._house.awake(slot).put(Work((Part(slot, Tick()),), _SERVER))
+            self._house.awake(slot).put(Work((Part(slot, Tick()),), _SERVER, decided=decided))
         except QueenError:
-            pass  # a full mailbox ticks with its next command, and sets the next deadline then
+            return  # a full mailbox ticks with its next command, and sets the next deadline then
+        ticked.left += 1
+
+    def _ticked(self, ticked: "_Round") -> None:
+        ticked.left -= 1
+        if not ticked.left:
+            requests, ticked.requests = ticked.requests, []
+            for request in requests:
+                self._serve(request)
 
     def _reconsider(self, queue: Queue) -> None:
         self._meet_parked(next(iter(queue.slots.values())))  # its namespace and task may be others

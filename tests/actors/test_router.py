@@ -10,6 +10,7 @@ from queen import NewMessage
 from queen.actors.availability import LOOK_AHEAD
 from queen.actors.router import LETS_PASS
 from queen.names import instant_text
+from queen.store.memory_journal import MemoryJournal
 from tests.actors.world import Waiters, engine_of, opened, parked, payloads, steps
 
 SCOPES: dict[str, dict[str, str]] = {
@@ -418,3 +419,26 @@ async def test_closing_answers_those_that_wait(autojump_clock: Any) -> None:
         await queen.drain()
         await parked(queen, 0) if queen.ready else None
         assert {name: delivery.because for name, delivery, _ in waiters.served} == {"w": "delayed", "nowhere": None}
+
+
+async def test_a_pop_that_can_not_wait_finds_what_has_just_become_available(mock_clock: Any) -> None:
+    """L5: at the very instant, before anybody had the time to look; the clock is moved by hand."""
+    async with opened() as queen:
+        await queen.configure("q", {"leaseTime": 5})
+        await queen.push("q", 1)
+        await queen.pop("q")
+        for _ in range(3):
+            mock_clock.jump(5)
+            assert payloads(await queen.pop("q")) == [1]
+
+
+async def test_what_a_lease_held_before_a_restart_is_there_for_the_first_pop(autojump_clock: Any) -> None:
+    """L5, L7"""
+    journal = MemoryJournal()
+    async with opened(journal) as queen:
+        await queen.configure("q", {"leaseTime": 5})
+        await queen.push("q", 1)
+        await queen.pop("q")
+    await trio.sleep(6)
+    async with opened(journal.reopened()) as queen:
+        assert payloads(await queen.pop("q")) == [1]
