@@ -22,8 +22,9 @@ CATALOGUE = 0
 
 class Core:
     """Journal, writer, projections, catalogue, clock and ids; `dirty_queues` have changed since their snapshots;
-    `progress` is set by every record. `ring` has the encryption keys; `keys_used` are those that messages were ever
-    sealed with, `keys_lost` the ones of them that the ring has not (C4)."""
+    `progress` is set by every record, `erasable` when deletions have come to the tables. `ring` has the encryption
+    keys; `keys_used` are those that messages were ever sealed with, `keys_lost` the ones of them that it has not (C4).
+    """
 
     def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, ring: KeyRing = NO_KEYS) -> None:
         self.journal = journal
@@ -38,6 +39,7 @@ class Core:
         self.keys_lost: frozenset[str] = frozenset()
         self.dirty_queues: set[int] = set()
         self.progress = trio.Event()
+        self.erasable = trio.Event()
         # Room is looked at once per commit, and at every push while there is none.
         self._room_seen = -1
         self._full = False

@@ -17,6 +17,7 @@ from queen.actors.admission import Plan, queue_full
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
 from queen.actors.decision import Decision
+from queen.actors.eraser import Eraser
 from queen.actors.keeper import Keeper
 from queen.actors.mailbox import Granted, Part, PopRequest, Reply, Work, retry_later
 from queen.actors.partition_state import Partition, evolve
@@ -67,9 +68,11 @@ class Engine:
                     self.router = self.house.router = Router(self.core, self.house)
                     Recovery(self.core, self.house, self.router).run()
                     keeper = Keeper(self.core, self.house, self._compute)
+                    eraser = Eraser(self.core, self._compute)
                     writing.start_soon(self.core.writer.run)
                     acting.start_soon(self.router.run)
                     acting.start_soon(keeper.run)
+                    acting.start_soon(eraser.run)
                     self._running = self.accepting = True
                     task_status.started()
                     try:

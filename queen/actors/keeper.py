@@ -59,6 +59,7 @@ class Keeper:
         self._house = house
         self._compute = compute
         self._shift = core.clock.shift()
+        self._turn = trio.Lock()
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -85,6 +86,10 @@ class Keeper:
     async def flush(self) -> None:
         """Bring the tables up to now. Cancelled or failed half way, the checkpoint stays where it was, and all that
         was to be written then is written by the next one."""
+        async with self._turn:
+            await self._flush()
+
+    async def _flush(self) -> None:
         core = self._core
         if core.writer.seq == self._house.checkpoint:
             return
@@ -125,6 +130,8 @@ class Keeper:
             await self._compute(compute)
             await self._write_all(rows)
             core.projections.written(tail)
+            if tail.erases:
+                core.erasable.set()
 
     async def _write_states(self, slots: list[Slot], queues: list[int], checkpoint: Checkpoint) -> bool:
         """Snapshots, and behind them the checkpoint, unless a state is missing: says so."""
