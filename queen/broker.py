@@ -28,6 +28,7 @@ from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessag
 from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant
 from queen.options import QueueOptions
 from queen.replies import Nothing, Receipt, Settlement
+from queen.reports import Reports
 
 MAX_ITEMS = 1000
 """Messages in a push, acknowledgements in a batch, messages in a pop (P2, O1, A5)."""
@@ -66,7 +67,7 @@ class QueueConfiguration(msgspec.Struct, frozen=True):
 
 class Broker:
     """A queue server without the network. All methods raise `QueenError`s; what a cancellation leaves behind is
-    said where it matters."""
+    said where it matters. `statistics` has the figures about queues and messages."""
 
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self._clock = clock
@@ -76,6 +77,7 @@ class Broker:
         self._closed = False
         self._stopped = trio.Event()
         self._pushed_before = 0
+        self.statistics = Reports(self._running)
 
     # -- pushing ------------------------------------------------------------------------------------------
 

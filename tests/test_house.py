@@ -16,7 +16,9 @@ from queen.settings import SETTINGS
 ROOT = Path(__file__).parents[1]
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT.glob("queen/**/*.py"))}
 
-VOCABULARY = {"names", "options", "commands", "events", "replies", "messages", "errors", "history", "rawjson"}
+VOCABULARY = {
+    *("names", "options", "commands", "events", "replies", "messages", "errors", "history", "figures", "rawjson"),
+}
 # Who may import which rooms of ours beside the vocabulary. The last three stand above all.
 ROOMS: dict[str, set[str]] = {
     "vocabulary": set(),
@@ -26,7 +28,8 @@ ROOMS: dict[str, set[str]] = {
     "store": {"store", "clock"},
     "actors": {"actors", "store", "clock"},
     "consumer": {"checks", "broker"},  # the broker for its type alone
-    "broker": {"actors", "clock", "checks", "consumer"},
+    "reports": {"actors"},
+    "broker": {"actors", "clock", "checks", "consumer", "reports"},
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "settings"},
     "__init__": {"broker", "consumer", "opening", "store"},
@@ -46,7 +49,7 @@ KEPT = {
 }
 FUNCTION_LINES, FILE_LINES = 70, 400
 # A ratchet: what crosses a limit stands here with its size and its reason, and may only shrink.
-LONG = {"queen/store/lmdb_journal.py": 410, "queen/actors/router.py": 435}  # the whole of the port on LMDB
+LONG: dict[str, int] = {}
 
 
 def imports(source: str) -> Iterator[str]:

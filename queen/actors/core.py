@@ -6,6 +6,7 @@ import trio
 
 from queen.actors import catalogue_state
 from queen.actors.catalogue_state import Catalogue
+from queen.actors.statistics import Statistics
 from queen.clock import Clock, Ids
 from queen.errors import Busy, StoreFull
 from queen.events import AnyEvent
@@ -21,10 +22,10 @@ CATALOGUE = 0
 
 
 class Core:
-    """Journal, writer, projections, catalogue, clock and ids; `dirty_queues` have changed since their snapshots;
-    `progress` is set by every record, `erasable` when deletions have come to the tables. `ring` has the encryption
-    keys; `keys_used` are those that messages were ever sealed with, `keys_lost` the ones of them that it has not (C4).
-    """
+    """Journal, writer, projections, statistics, catalogue, clock and ids; `dirty_queues` have changed since their
+    snapshots; `progress` is set by every record, `erasable` when deletions have come to the tables. `ring` has the
+    encryption keys; `keys_used` are those that messages were ever sealed with, `keys_lost` the ones of them that it
+    has not (C4)."""
 
     def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, ring: KeyRing = NO_KEYS) -> None:
         self.journal = journal
@@ -33,6 +34,7 @@ class Core:
         self.catalogue = Catalogue()
         self.records = Records(journal)
         self.projections = Projections(journal, self.records, self.catalogue.stored)
+        self.statistics = Statistics()
         self.writer = Writer(journal, runner)
         self.ring = ring
         self.keys_used: set[str] = set()
@@ -56,6 +58,7 @@ class Core:
         """Hand the events to the writer and to everything that is derived from records. Returns the number."""
         seq = self.writer.append(partition, now, shift, caller.who, caller.request, events, payloads)
         self.projections.add(seq, partition, now, shift, tuple(events))
+        self.statistics.add(seq, partition, now, shift, events)
         self.progress.set()
         return seq
 

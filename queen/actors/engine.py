@@ -208,8 +208,13 @@ class Engine:
                 rules.check_options(merge(queue.options, changes), keys=self.core.ring.current is not None)
                 self.core.record_catalogue(event, caller)
                 self.router.reconsider(queue)
-        reply: Reply[Queue] = Reply()
-        self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(queue))
+        return await self.durable(queue)
+
+    async def durable(self, answer: T) -> T:
+        """`answer`, which rests on what has been handed in so far, once all of that is durable (law 3)."""
+        self._check_open()
+        reply: Reply[T] = Reply()
+        self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(answer))
         return await self._ask(reply)
 
     # -- inside -------------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ class Keeper:
             self._note_shift()
             try:
                 await self.flush()
+                await self._forget_hours()
             except StoreFull as error:
                 log.warning("no room for the projections; they are written when there is", reason=str(error))
                 await trio.sleep(FULL_PAUSE_S)
@@ -100,6 +101,7 @@ class Keeper:
         done = False
         try:
             await self._write_tails()
+            await self._write_statistics()
             complete = await self._write_states(slots, queues, checkpoint)
             done = True
         finally:
@@ -132,6 +134,21 @@ class Keeper:
             core.projections.written(tail)
             if tail.erases:
                 core.erasable.set()
+
+    async def _write_statistics(self) -> None:
+        statistics = self._core.statistics
+        rows, seq = statistics.rows(), statistics.seq
+        await self._write_all(rows)
+        statistics.written(seq)
+
+    async def _forget_hours(self) -> None:
+        """S4: some of the hours that have left the window, if there are any; right behind a `flush`, which has written
+        all that is not of the running hour or the one before."""
+        statistics = self._core.statistics
+        rows = self._core.journal.scan(Table.STATISTICS, *statistics.ended(self._core.clock.now()), SLICE)
+        if rows:
+            await self._write([Change(Table.STATISTICS, key, None) for key, _ in rows])
+            statistics.forget(rows)
 
     async def _write_states(self, slots: list[Slot], queues: list[int], checkpoint: Checkpoint) -> bool:
         """Snapshots, and behind them the checkpoint, unless a state is missing: says so."""

@@ -22,7 +22,7 @@ from queen.actors.partition_state import Partition, evolve
 from queen.actors.sealing import readable, sealed
 from queen.commands import PartitionCommand, Pop, Tick
 from queen.errors import Busy, Quarantined, Unavailable
-from queen.events import Event, GroupJoined, MessagesPushed
+from queen.events import Event, GroupJoined, MessagesDeleted, MessagesPushed
 from queen.history import History, PushedRun
 from queen.messages import Caller
 from queen.names import DEFAULT_GROUP
@@ -130,6 +130,8 @@ class PartitionActor:
                 self.apply(decision, now, self._core.clock.shift())
                 self.record(decision, _SERVER, now, self._core.clock.shift())
             self.deadline = availability.next_deadline(self.state, self.slot.queue.options, self.history)
+            if any(isinstance(event, MessagesDeleted) for event in decision.events):
+                return  # T4: retention has time, and nobody waits for it; the router ticks on
 
     def decide(self, command: PartitionCommand, now: int) -> Decision:
         """What the rules say. Raises their refusal."""
@@ -168,7 +170,7 @@ class PartitionActor:
         return shift
 
     def announce(self) -> None:
-        """Tell the router what there is and when time matters next, and the queue how full it is."""
+        """Tell the router what there is and when time matters next, and the queue what it holds."""
         if self.quarantined:
             # Nothing to be had and nothing to wait for: other partitions and whole queues go on.
             for group in self.state.groups:
@@ -177,10 +179,7 @@ class PartitionActor:
         if self.broken:
             return  # it speaks when it has been rebuilt
         options = self.slot.queue.options
-        view = self.state.groups[DEFAULT_GROUP]
-        depth = view.pending + view.processing
-        self.slot.queue.depth += depth - self.slot.depth
-        self.slot.depth = depth
+        self.slot.tell(self.state.groups[DEFAULT_GROUP].counts)
         self._note_leases()
         self.deadline = availability.next_deadline(self.state, options, self.history)
         now = self._core.clock.now()

@@ -19,6 +19,7 @@ class Table(enum.StrEnum):
     IDS = "ids"
     SETTLED = "settled"
     SETTLEMENTS = "settlements"
+    STATISTICS = "statistics"
     ERASURES = "erasures"
 
 

@@ -15,7 +15,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from queen.broker import Broker
 from queen.errors import QueenError
-from queen.web import delivery, queues
+from queen.web import analytics, delivery, queues, resources
 from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.operation import Traffic, health
 
@@ -42,6 +42,19 @@ ROUTES: Final = (
     Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
     Row("POST", "/api/v1/configure", queues.configure),
+    Row("GET", "/api/v1/analytics", analytics.filtered),
+    Row("GET", "/api/v1/analytics/queue/<queue>", analytics.queue),
+    Row("GET", "/api/v1/analytics/queues", analytics.queues),
+    Row("GET", "/api/v1/analytics/queue-depths", analytics.depths),
+    Row("GET", "/api/v1/analytics/throughput", analytics.throughput),
+    Row("GET", "/api/v1/analytics/queue-lag", analytics.lag),
+    Row("GET", "/api/v1/analytics/queue-stats", analytics.queue_stats),
+    Row("GET", "/api/v1/resources/queues", resources.queues),
+    Row("GET", "/api/v1/resources/queues/<queue>", resources.queue),
+    Row("GET", "/api/v1/resources/partitions", resources.partitions),
+    Row("GET", "/api/v1/resources/namespaces", resources.namespaces),
+    Row("GET", "/api/v1/resources/tasks", resources.tasks),
+    Row("GET", "/api/v1/resources/overview", resources.overview),
 )
 
 

@@ -84,6 +84,35 @@ async def test_a_crowd_that_waits_is_not_sent_about(ordering: str, scope: dict[s
         nursery.cancel_scope.cancel()
 
 
+async def test_a_group_sees_a_better_queue_that_it_has_not_met_yet(autojump_clock: Any) -> None:
+    """O4, G1: by priority also where the group knows the lesser queue alone."""
+    async with opened() as queen:
+        for priority, name in enumerate(("low", "high")):
+            await queen.configure(name, {"priority": priority}, namespace="n")
+            await queen.push(name, name)
+        await queen.pop("low", group="g", auto_ack=True)
+        await queen.push("low", "again")
+        for expected in (["high"], ["again"]):
+            assert payloads(await queen.pop(namespace="n", group="g")) == expected
+
+
+async def test_a_pop_of_one_partition_gets_nothing_of_another_that_is_busy(autojump_clock: Any) -> None:
+    """O3: also in the moment in which a pop is on its way to the other one."""
+    async with opened() as queen:
+        await queen.push_many([NewMessage(queue="q", partition="full", payload=n) for n in range(100)])
+        found: list[Any] = []
+
+        async def pop(partition: str) -> None:
+            delivery = await queen.pop("q", partition, auto_ack=True)
+            found.extend(message.partition for message in delivery if message.partition != partition)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(pop, "full")
+                nursery.start_soon(pop, "Default")
+        assert not found
+
+
 async def test_strict_waiters_keep_their_place_when_they_come_back_empty(autojump_clock: Any) -> None:
     """O5, L1: one message at a time; whoever finds it leased waits on at the old place."""
     async with opened() as queen, trio.open_nursery() as nursery:

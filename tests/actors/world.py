@@ -188,21 +188,14 @@ def payloads(delivery: Delivery) -> list[Any]:
 
 
 def picture(queen: Broker) -> dict[str, Any]:
-    """Everything that a restart must keep, as plain values."""
+    """Everything that a restart must keep, as plain values; rows as they are, which have one order."""
     engine = engine_of(queen)
     queues = {}
     for name, queue in engine.core.catalogue.queues.items():
         partitions = {}
         for slot in list(queue.slots.values()):
             actor = engine.house.awake(slot)
-            row = partition_row(slot, actor.state, actor.recorded_seq, set(actor.unrecorded))
-            *rest, groups = row
-            partitions[slot.name] = rest, sorted(_group(group) for group in groups)
-        *rest, groups = queue_row(queue)
-        queues[name] = rest[:-1], sorted(groups), queue.depth, partitions
+            partitions[slot.name] = partition_row(slot, actor.state, actor.recorded_seq, set(actor.unrecorded))
+        *rest, _, groups = queue_row(queue)
+        queues[name] = rest, groups, queue.depth, partitions
     return {"queues": queues, "leases": {lease: slot.number for lease, slot in engine.house.leases.items()}}
-
-
-def _group(group: list[Any]) -> list[Any]:
-    number, *counts, leases, messages = group
-    return [number, *counts, sorted(leases), sorted(messages)]
