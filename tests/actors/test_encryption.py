@@ -17,7 +17,6 @@ from tests.actors.world import engine_of, opened, payloads
 KEY, OTHER = bytes(range(32)), bytes(range(100, 132))
 RING = KeyRing([KEY])
 SECRET = "Ada's blood group is AB negative"
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 async def encrypted(queen: Broker, name: str = "q", **options: Any) -> None:
@@ -32,7 +31,7 @@ def found_in(folder: Path, text: str) -> bool:
 
 
 @pytest.mark.parametrize("on", [True, False])
-async def test_no_byte_of_a_payload_is_in_the_data_folder(tmp_path: Path, on: bool) -> None:
+async def test_no_byte_of_a_payload_is_in_the_data_folder(tmp_path: Path, on: bool, autojump_clock: Any) -> None:
     """C4, and off by default: the same search finds a plain one."""
     clock = TrioClock()
     async with open_broker(tmp_path / "data", keys=RING, clock=clock) as queen:
@@ -50,7 +49,7 @@ async def test_no_byte_of_a_payload_is_in_the_data_folder(tmp_path: Path, on: bo
     assert found_in(tmp_path / "data", SECRET) is not on
 
 
-async def test_a_payload_comes_back_to_the_character() -> None:
+async def test_a_payload_comes_back_to_the_character(autojump_clock: Any) -> None:
     """N5 holds for sealed payloads."""
     text = b'{"b": 1.0, "a": 1e400,  "c": "\\u00e9"}'
     async with opened(keys=RING) as queen:
@@ -59,7 +58,7 @@ async def test_a_payload_comes_back_to_the_character() -> None:
         assert (await queen.pop("q")).messages[0].payload == text
 
 
-async def test_without_a_key_there_is_no_encryption_and_no_plain_text() -> None:
+async def test_without_a_key_there_is_no_encryption_and_no_plain_text(autojump_clock: Any) -> None:
     """C4."""
     async with opened() as queen:
         with pytest.raises(Invalid, match=r"^options\.encryptionEnabled: "):
@@ -70,7 +69,7 @@ async def test_without_a_key_there_is_no_encryption_and_no_plain_text() -> None:
         await queen.configure("q", {"encryptionEnabled": False, "leaseTime": 5})
 
 
-async def test_duplicates_do_not_upset_what_a_payload_is_bound_to() -> None:
+async def test_duplicates_do_not_upset_what_a_payload_is_bound_to(autojump_clock: Any) -> None:
     """P4: the messages behind a duplicate get other ids than their places in the request suggest."""
     async with opened(keys=RING) as queen:
         await encrypted(queen)
@@ -81,7 +80,7 @@ async def test_duplicates_do_not_upset_what_a_payload_is_bound_to() -> None:
         assert payloads(await queen.pop("q", batch=9)) == ["first", "a", "c"]
 
 
-async def test_switching_it_on_and_off_leaves_older_messages_as_they_are() -> None:
+async def test_switching_it_on_and_off_leaves_older_messages_as_they_are(autojump_clock: Any) -> None:
     """T5, C4: every record says how it is stored."""
     journal = MemoryJournal()
     async with opened(journal, keys=RING) as queen:
@@ -95,7 +94,7 @@ async def test_switching_it_on_and_off_leaves_older_messages_as_they_are() -> No
     assert [(SECRET + digit).encode() in plain for digit in "123"] == [True, False, True]
 
 
-async def test_one_push_to_two_queues_seals_one_of_them() -> None:
+async def test_one_push_to_two_queues_seals_one_of_them(autojump_clock: Any) -> None:
     """It is decided per queue."""
     journal = MemoryJournal()
     async with opened(journal, keys=RING) as queen:
@@ -113,7 +112,7 @@ async def test_one_push_to_two_queues_seals_one_of_them() -> None:
 
 @pytest.mark.parametrize("ring", [KeyRing(), KeyRing([OTHER])], ids=["no key", "another key"])
 @pytest.mark.parametrize("auto_ack", [False, True])
-async def test_a_pop_without_the_key_leases_nothing(ring: KeyRing, auto_ack: bool) -> None:
+async def test_a_pop_without_the_key_leases_nothing(ring: KeyRing, auto_ack: bool, autojump_clock: Any) -> None:
     """C4: refused before anything is leased or completed, and nothing is lost by it."""
     journal = MemoryJournal()
     async with opened(journal, keys=RING) as queen:
@@ -135,7 +134,7 @@ async def test_a_pop_without_the_key_leases_nothing(ring: KeyRing, auto_ack: boo
         assert payloads(await queen.pop("q", batch=9)) == [1, 2]
 
 
-async def test_the_lost_key_is_still_known_after_the_records_are_checkpointed() -> None:
+async def test_the_lost_key_is_still_known_after_the_records_are_checkpointed(autojump_clock: Any) -> None:
     """Its name is in a row of its own once no record behind the checkpoint tells of it."""
     journal = MemoryJournal()
     async with opened(journal, keys=RING) as queen:
@@ -149,7 +148,7 @@ async def test_the_lost_key_is_still_known_after_the_records_are_checkpointed() 
                 await queen.pop("q")
 
 
-async def test_what_can_be_read_in_front_of_it_is_delivered() -> None:
+async def test_what_can_be_read_in_front_of_it_is_delivered(autojump_clock: Any) -> None:
     """A batch ends before the first message that can't be read."""
     journal = MemoryJournal()
     async with opened(journal, keys=RING) as queen:
@@ -166,7 +165,7 @@ async def test_what_can_be_read_in_front_of_it_is_delivered() -> None:
             await queen.pop("q", batch=9)
 
 
-async def test_a_push_to_an_encrypted_queue_without_a_key_is_refused_whole() -> None:
+async def test_a_push_to_an_encrypted_queue_without_a_key_is_refused_whole(autojump_clock: Any) -> None:
     """C4, P1: the server was started without its key."""
     journal = MemoryJournal()
     async with opened(journal, keys=RING) as queen:
@@ -179,7 +178,7 @@ async def test_a_push_to_an_encrypted_queue_without_a_key_is_refused_whole() -> 
         assert not await queen.pop("q")
 
 
-async def test_an_operator_can_turn_encryption_off_without_the_key() -> None:
+async def test_an_operator_can_turn_encryption_off_without_the_key(autojump_clock: Any) -> None:
     """The way out where a key is lost for good: new messages are plain, openly so."""
     journal = MemoryJournal()
     async with opened(journal, keys=RING) as queen:
@@ -193,7 +192,7 @@ async def test_an_operator_can_turn_encryption_off_without_the_key() -> None:
 # -- rotation -----------------------------------------------------------------------------------------------
 
 
-async def test_rotation() -> None:
+async def test_rotation(autojump_clock: Any) -> None:
     """Old messages are read with the old key while it is in the ring; new ones are under the new key."""
     journal = MemoryJournal()
     async with opened(journal, keys=RING) as queen:
@@ -231,7 +230,7 @@ class Tampered(MemoryJournal):
         return bytes(changed)
 
 
-async def test_a_changed_ciphertext_is_seen_and_given_back() -> None:
+async def test_a_changed_ciphertext_is_seen_and_given_back(autojump_clock: Any) -> None:
     """The checksum is mended, the seal can't be."""
     journal = Tampered()
     async with opened(journal, keys=RING) as queen:
@@ -244,7 +243,7 @@ async def test_a_changed_ciphertext_is_seen_and_given_back() -> None:
             await queen.pop("q", wait=True)
 
 
-async def test_an_erased_sealed_payload_leaves_the_chain_whole() -> None:
+async def test_an_erased_sealed_payload_leaves_the_chain_whole(autojump_clock: Any) -> None:
     """X3, R5: digests are of what is stored, so they need no key."""
     journal = MemoryJournal()
     async with opened(journal, keys=RING) as queen:
