@@ -11,10 +11,12 @@ from queen.errors import (
     FolderLocked,
     FormatUnknown,
     Invalid,
+    KeyMissing,
     NotFound,
     Quarantined,
     QueenError,
     QueueFull,
+    SealBroken,
     ShuttingDown,
     StoreFailed,
     StoreFull,
@@ -26,6 +28,7 @@ from queen.notices import Notice
 from queen.opening import open_broker
 from queen.options import QueueOptions
 from queen.replies import Receipt, Settlement
+from queen.store.keyring import KeyRing
 
 __all__ = [
     "Acknowledgement",
@@ -41,6 +44,8 @@ __all__ = [
     "FormatUnknown",
     "Health",
     "Invalid",
+    "KeyMissing",
+    "KeyRing",
     "LeasedMessage",
     "Message",
     "NewMessage",
@@ -53,6 +58,7 @@ __all__ = [
     "QueueOptions",
     "Readiness",
     "Receipt",
+    "SealBroken",
     "Settlement",
     "ShuttingDown",
     "StoreFailed",
