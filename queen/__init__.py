@@ -11,11 +11,13 @@ from queen.errors import (
     FolderLocked,
     FormatUnknown,
     Invalid,
+    KeyMissing,
     NotFound,
     Quarantined,
     QueenError,
     QueueFull,
     QueueGone,
+    SealBroken,
     ShuttingDown,
     StoreFailed,
     StoreFull,
@@ -27,6 +29,7 @@ from queen.notices import Notice
 from queen.opening import open_broker
 from queen.options import QueueOptions
 from queen.replies import Receipt, Settlement
+from queen.store.keyring import KeyRing
 
 __all__ = [
     "Acknowledgement",
@@ -42,6 +45,8 @@ __all__ = [
     "FormatUnknown",
     "Health",
     "Invalid",
+    "KeyMissing",
+    "KeyRing",
     "LeasedMessage",
     "Message",
     "NewMessage",
@@ -55,6 +60,7 @@ __all__ = [
     "QueueOptions",
     "Readiness",
     "Receipt",
+    "SealBroken",
     "Settlement",
     "ShuttingDown",
     "StoreFailed",

@@ -11,6 +11,7 @@ from queen.actors.engine import Engine, lease_bytes
 from queen.actors.feed import Feed
 from queen.actors.mailbox import PopRequest, Scope
 from queen.actors.reading import read_granted
+from queen.actors.removal import delete_queue
 from queen.checks import (
     MAX_SPAN_S,
     acknowledgement_of,
@@ -253,7 +254,7 @@ class Broker:
 
         What is under way in it is refused with `QueueGone`; waiting pops go on waiting, by name."""
         check_name(queue, "queue")
-        await self._running().delete_queue(queue, caller)
+        await delete_queue(self._running(), queue, caller)
 
     def new_id(self) -> str:
         """An id that nothing else has (N2)."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from queen.actors import census
 from queen.actors.engine import Engine
+from queen.actors.removal import delete_group
 from queen.checks import check_caller
 from queen.errors import Invalid
 from queen.messages import Caller, GroupStatus
@@ -34,7 +35,7 @@ class Groups:
         check_name(group, "group")
         if queue is not None:
             check_name(queue, "queue")
-        return [found.name for found in await self._running().delete_group(group, queue, caller)]
+        return [found.name for found in await delete_group(self._running(), group, queue, caller)]
 
     async def seek(
         self, group: str | None, queue: str, timestamp: int | None = None, *, caller: Caller = _LIBRARY

@@ -71,7 +71,8 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     Instants are µs since the epoch, as the wall clock shows them; None where they don't apply: `locked_at` and
     `worker` are those of the running lease or of the one it was settled under, `failed_at` and `error` of the last
-    failed attempt or of the giving up. `payload` is the JSON text exactly as it was pushed.
+    failed attempt or of the giving up. `payload` is the JSON text exactly as it was pushed, None where it can't be
+    decrypted, and then `encryption_error` says why (C4).
     """
 
     id: str
@@ -81,7 +82,7 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     partition_id: str
     namespace: str | None
     task: str | None
-    payload: bytes
+    payload: bytes | None
     status: Status
     worker: str | None
     created_at: int
@@ -92,11 +93,12 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     retry_count: int
     lease_expires_at: int | None
     trace_id: str | None
+    encryption_error: str | None = None
 
     @property
     def data(self) -> Any:
-        """The payload, decoded anew at each call."""
-        return msgspec.json.decode(self.payload)
+        """The payload, decoded anew at each call; None where it can't be decrypted."""
+        return None if self.payload is None else msgspec.json.decode(self.payload)
 
 
 class GroupPlace(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from queen.events import AnyEvent, MessagesPushed, MessagesSettled
 from queen.messages import Caller
 from queen.names import DEFAULT_GROUP, SECOND
 from queen.store.journal import Journal
+from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.projections import Projections
 from queen.store.records import Records
 from queen.store.writer import Runner, Writer
@@ -24,9 +25,13 @@ CATALOGUE = 0
 
 class Core:
     """Journal, writer, projections, statistics, catalogue, clock and ids; `dirty_queues` have changed since their
-    snapshots, the rows of `gone_partitions` are to be removed; `progress` is set by every record."""
+    snapshots, the rows of `gone_partitions` are to be removed; `progress` is set by every record, `erasable` when
+    deletions have come to the tables. `ring` has the encryption keys; `keys_used` are those that messages were ever
+    sealed with, `keys_lost` the ones of them that it has not (C4)."""
 
-    def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, feed: Feed) -> None:
+    def __init__(
+        self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, feed: Feed, ring: KeyRing = NO_KEYS
+    ) -> None:
         self.journal = journal
         self.clock = clock
         self.ids = ids
@@ -37,9 +42,13 @@ class Core:
         self.feed = feed
         self.meter = feed.meter
         self.writer = Writer(journal, runner, self.meter)
+        self.ring = ring
+        self.keys_used: set[str] = set()
+        self.keys_lost: frozenset[str] = frozenset()
         self.dirty_queues: set[int] = set()
         self.gone_partitions: set[int] = set()
         self.progress = trio.Event()
+        self.erasable = trio.Event()
         # Room is looked at once per commit, and at every push while there is none.
         self._room_seen = -1
         self._full = False

@@ -17,6 +17,7 @@ from queen.actors.admission import Plan, queue_full
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
 from queen.actors.decision import Decision
+from queen.actors.eraser import Eraser
 from queen.actors.feed import Feed
 from queen.actors.keeper import Keeper
 from queen.actors.mailbox import Granted, Part, PopRequest, Reply, Work, retry_later
@@ -28,13 +29,14 @@ from queen.actors.router import Router
 from queen.clock import Clock, Ids
 from queen.commands import Ack, AckEntry, Extend, Push
 from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
-from queen.events import GroupDeleted, MessagesPushed, QueueDeleted
+from queen.events import MessagesPushed
 from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, uuid_number
 from queen.options import DEFAULTS, QueueOptions, merge
 from queen.replies import Nothing, Receipt, Settlement
 from queen.store.journal import Journal
+from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.writer import Runner
 
 T = TypeVar("T")
@@ -47,9 +49,16 @@ class Engine:
     """See the module. `run` first; the other methods work while it runs."""
 
     def __init__(
-        self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, compute: Runner, feed: Feed | None = None
+        self,
+        journal: Journal,
+        clock: Clock,
+        ids: Ids,
+        runner: Runner,
+        compute: Runner,
+        feed: Feed | None = None,
+        ring: KeyRing = NO_KEYS,
     ) -> None:
-        self.core = Core(journal, clock, ids, runner, feed or Feed(clock, Meter()))
+        self.core = Core(journal, clock, ids, runner, feed or Feed(clock, Meter()), ring)
         self._compute = compute
         self._asks: set[Reply[Any]] = set()
         self._stop = trio.Event()
@@ -69,10 +78,12 @@ class Engine:
                     self.router = self.house.router = Router(self.core, self.house)
                     Recovery(self.core, self.house, self.router).run()
                     keeper = Keeper(self.core, self.house, self._compute)
+                    eraser = Eraser(self.core, self._compute)
                     writing.start_soon(self.core.writer.run)
                     acting.start_soon(self.router.run)
                     acting.start_soon(keeper.run)
                     acting.start_soon(Pulse(self.core).run)
+                    acting.start_soon(eraser.run)
                     self._running = self.accepting = True
                     task_status.started()
                     try:
@@ -207,14 +218,14 @@ class Engine:
         queue = self.core.catalogue.queues.get(name)
         if queue is None:
             options = merge(DEFAULTS, changes)
-            rules.check_options(options, keys=False)
+            rules.check_options(options, keys=self.core.ring.current is not None)
             self.core.check_room()
             given = [None if isinstance(value, UnsetType) else value for value in (namespace, task)]
             queue = self._create_queue(name, given[0], given[1], options, caller)
         else:
             event = rules.configure(queue, changes, namespace, task)
             if event is not None:
-                rules.check_options(merge(queue.options, changes), keys=False)
+                rules.check_options(merge(queue.options, changes), keys=self.core.ring.current is not None)
                 self.core.record_catalogue(event, caller)
                 self.router.reconsider(queue)
         return await self.durable(queue)
@@ -225,39 +236,6 @@ class Engine:
         reply: Reply[T] = Reply()
         self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(answer))
         return await self._ask(reply)
-
-    async def delete_queue(self, name: str, caller: Caller) -> None:
-        """The queue is gone with all that it holds; one of the same name is another. Raises `NotFound`. Cancelled: as
-        for a push."""
-        self.check_open()
-        queue = self.core.catalogue.queues.get(name)
-        if queue is None:
-            raise NotFound(f"there is no queue '{name}'")
-        self.core.record_catalogue(QueueDeleted(queue.number), caller)
-        self.house.evict(queue)
-        self.router.forget(queue)
-        await self.durable(None)
-
-    async def delete_group(self, name: str, wanted: str | None, caller: Caller) -> list[Queue]:
-        """Every queue that has met the group forgets it, or the wanted queue alone; returns those that did. Raises
-        `NotFound`. Cancelled: as for a push."""
-        self.check_open()
-        queues = [
-            queue
-            for queue in self.core.catalogue.queues.values()
-            if name in queue.groups and wanted in (None, queue.name)
-        ]
-        if not queues:
-            raise NotFound(f"there is no consumer group '{name}'{'' if wanted is None else f' in queue {wanted!r}'}")
-        for queue in queues:
-            group = queue.groups[name]
-            if group.recorded:
-                self.core.record_catalogue(GroupDeleted(queue.number, group.number), caller)
-            else:
-                del queue.groups[name]
-            self.house.dismiss(queue, group.number)
-            self.router.forget(queue, group.number)
-        return await self.durable(queues)
 
     async def carry(
         self, parts: Sequence[Part], caller: Caller, admit: Callable[[list[Any]], None] | None = None

@@ -12,7 +12,7 @@ from queen.actors.engine import Engine
 from queen.actors.mailbox import Part
 from queen.actors.newest import Found, newest_pushed, newest_with
 from queen.commands import Census, Look, Status
-from queen.errors import NotFound
+from queen.errors import KeyMissing, NotFound, SealBroken
 from queen.history import Place, PushedRun
 from queen.messages import StoredMessage
 from queen.names import DEFAULT_GROUP, SECOND, generated_transaction_id, message_id, uuid_text
@@ -229,6 +229,13 @@ def _message(
     if payload is None:
         return None
     base = int.from_bytes(pushed.base)
+    fault: str | None = None
+    shown: bytes | None = payload
+    if pushed.key is not None:
+        try:
+            shown = engine.core.ring.open(pushed.key, payload, message_id(base, index))
+        except (KeyMissing, SealBroken) as error:  # C4: the message is listed all the same
+            shown, fault = None, str(error)
     given = pushed.transaction_ids[index] if pushed.transaction_ids else None
     queue = slot.queue
     ended_at = _shown(glance.ended_at, shift)
@@ -239,7 +246,8 @@ def _message(
         partition=slot.name,
         namespace=queue.namespace,
         task=queue.task,
-        payload=payload,
+        payload=shown,
+        encryption_error=fault,
         status=glance.status,
         worker=glance.worker,
         created_at=run.shown_at,

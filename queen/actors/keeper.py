@@ -20,7 +20,7 @@ from queen.events import ClockShifted
 from queen.messages import Caller
 from queen.store.format import pack_row
 from queen.store.journal import Change, Table
-from queen.store.keys import u64
+from queen.store.keys import erasure_key, erasure_value, u64
 from queen.store.projections import TAIL_LIMIT
 from queen.store.tail import Tail
 from queen.store.writer import Runner
@@ -40,6 +40,7 @@ _SERVER = Caller("server")
 
 CHECKPOINT = b"checkpoint"
 NUMBERS = b"numbers"
+KEYS = b"keys"
 
 
 class Checkpoint(NamedTuple):
@@ -58,6 +59,7 @@ class Keeper:
         self._house = house
         self._compute = compute
         self._shift = core.clock.shift()
+        self._turn = trio.Lock()
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -85,6 +87,10 @@ class Keeper:
     async def flush(self) -> None:
         """Bring the tables up to now. Cancelled or failed half way, the checkpoint stays where it was, and all that
         was to be written then is written by the next one."""
+        async with self._turn:
+            await self._flush()
+
+    async def _flush(self) -> None:
         core = self._core
         if core.writer.seq == self._house.checkpoint:
             return
@@ -128,6 +134,8 @@ class Keeper:
             await self._compute(compute)
             await self._write_all(rows)
             core.projections.written(tail)
+            if tail.erases:
+                core.erasable.set()
 
     async def _write_statistics(self) -> None:
         statistics = self._core.statistics
@@ -148,9 +156,13 @@ class Keeper:
         """Snapshots, and behind them the checkpoint, unless a state is missing: says so."""
         core = self._core
         rows: list[Change] = [Change(Table.QUEUES, u64(number), _queue_value(core, number)) for number in queues]
-        rows += [Change(Table.PARTITIONS, u64(number), None) for number in sorted(gone)]
+        for number in sorted(gone):
+            rows += _removal(core, number)
         complete = True
         for index, slot in enumerate(slots):
+            if slot.number not in core.catalogue.slots:
+                rows += _removal(core, slot.number)  # deleted since; a start from here could not know of it
+                continue
             snapshot = self._house.snapshot(slot)
             complete = complete and snapshot is not None
             rows += [snapshot] if snapshot is not None else []
@@ -158,9 +170,13 @@ class Keeper:
                 await trio.lowlevel.checkpoint()
         numbers = pack_row([core.catalogue.next_queue, core.catalogue.next_partition])
         rows.append(Change(Table.META, NUMBERS, numbers))
+        if core.keys_used:
+            rows.append(Change(Table.META, KEYS, pack_row(sorted(core.keys_used))))
         if complete:
             rows.append(Change(Table.META, CHECKPOINT, pack_row(list(checkpoint))))
         await self._write_all(rows)
+        if gone:
+            core.erasable.set()
         return complete
 
     async def _write_all(self, rows: list[Change]) -> None:
@@ -180,6 +196,17 @@ class Keeper:
         await done.wait()
         if failures:
             raise failures[0]
+
+
+def _removal(core: Core, partition: int) -> list[Change]:
+    """The partition's queue was deleted: its payloads are to be erased (R5), and its row goes. Where its messages lie
+    stays known, for the eraser."""
+    rows = [Change(Table.PARTITIONS, u64(partition), None)]
+    newest = core.projections.newest_run(partition)
+    if newest is not None:
+        # Positions begin at 1: no other row has this key.
+        rows.insert(0, Change(Table.ERASURES, erasure_key(partition, 0), erasure_value(newest.first + newest.length)))
+    return rows
 
 
 def _queue_value(core: Core, number: int) -> bytes | None:

@@ -145,8 +145,6 @@ class Residents:
     def snapshot(self, slot: Slot) -> Change | None:
         """The row of the partition as it is now, None where its state can't be trusted."""
         found = self._awake.get(slot)
-        if slot.number not in self._core.catalogue.slots:
-            return Change(Table.PARTITIONS, u64(slot.number), None)
         if found is None:
             state, seq = self.asleep[slot.number]
             row = partition_row(slot, state, seq, set())

@@ -8,6 +8,7 @@ A pop is parked in the same step that finds nothing, so no wake-up falls between
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import trio
@@ -29,6 +30,8 @@ from queen.replies import Grant, Nothing
 
 INBOX_STEPS = 256
 """Messages handled before others may run."""
+TIMER_STEPS = 32
+"""The same for deadlines: each may mean some milliseconds of work for a partition, and many come at one instant."""
 LETS_PASS = 32
 """Parked pops that one that can't wait lets go first; with more of them, it would flood the partition's mailbox."""
 _SERVER = Caller("server")
@@ -111,15 +114,15 @@ class Router:
                 if not self._inbox:
                     break
                 self._inbox.popleft()()
-            self._run_timers()
+            self._run_timers(TIMER_STEPS)
             if self._inbox:
                 await trio.lowlevel.checkpoint()
             else:
                 await self._sleep()
 
-    def _run_timers(self) -> None:
+    def _run_timers(self, limit: int | None = None) -> None:
         now = self._core.clock.now()
-        for slot, group in self._timers.due(now):
+        for slot, group in islice(self._timers.due(now), limit):
             self._time_for(slot, group, now)
 
     def _tell(self, step: Callable[[], Any]) -> None:

@@ -8,7 +8,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from queen.events import AnyEvent, MessagesPushed, MessagesRevived, MessagesSettled, Outcome, Run
+from queen.events import (
+    AnyEvent,
+    MessagesDeleted,
+    MessagesPushed,
+    MessagesRevived,
+    MessagesSettled,
+    Outcome,
+    Run,
+)
 from queen.history import Place, PushedRun, Settled, SettledRecord
 from queen.names import message_id, uuid_number
 from queen.store import keys
@@ -42,6 +50,7 @@ class Tail:
         self._blocks: dict[int, list[tuple[int, int, int, MessagesPushed]]] = defaultdict(list)
         self._settled: dict[tuple[int, int], list[Settling]] = defaultdict(list)
         self._settlements: dict[int, list[SettledRecord]] = defaultdict(list)
+        self._deleted: list[tuple[int, Run]] = []
 
     def add(self, seq: int, partition: int, at: int, shift: int, events: tuple[AnyEvent, ...]) -> None:
         """Take in one record."""
@@ -56,6 +65,9 @@ class Tail:
                 self.size += len(event.runs)
             elif type(event) is MessagesRevived:
                 self._settled[partition, event.group].append(Settling(seq, at, event.runs, None))
+            elif type(event) is MessagesDeleted:
+                self._deleted += [(partition, run) for run in event.runs]
+                self.size += len(event.runs)
         if settled:
             self._settlements[partition].append(SettledRecord(seq, at, tuple(settled)))
 
@@ -70,6 +82,11 @@ class Tail:
                 place = Place(partition, event.first + index, message_id(base, index))
                 self._named[name] = place, seq, index
         self.size += len(event.transaction_ids)
+
+    @property
+    def erases(self) -> bool:
+        """Whether messages were deleted, whose payloads are to go."""
+        return bool(self._deleted)
 
     # -- questions ----------------------------------------------------------------------------------------
 
@@ -146,7 +163,13 @@ class Tail:
         """Everything as rows, each table in key order. `settled` holds what stands under `settled_keys` so far."""
         given_up: list[Change] = []
         rows = [*self._run_rows(), *self._id_rows(), *self._settled_rows(settled, given_up), *self._settlement_rows()]
-        return rows + given_up
+        rows += given_up
+        # Last: whoever finds one of these finds the rows that say where the messages lie.
+        rows += [
+            Change(Table.ERASURES, keys.erasure_key(partition, run.first), keys.erasure_value(run.length))
+            for partition, run in self._deleted
+        ]
+        return rows
 
     def _run_rows(self) -> Iterator[Change]:
         for partition in sorted(self._runs):

@@ -13,13 +13,13 @@ from queen.errors import Conflict, QueenError, StoreFailed, StoreFull
 from queen.events import AnyEvent
 from queen.meter import Meter
 from queen.store.format import ORIGIN, digest_of, pack, unpack
-from queen.store.journal import Change, Journal
+from queen.store.journal import Edit, Journal
 
 PENDING_BYTES = 64 * 1024 * 1024
 """Frames that may wait for the disk; past it, pushes are told to come back."""
 
 Then = Callable[[QueenError | None], None]
-Job = Callable[[], list[Change]]
+Job = Callable[[], Sequence[Edit]]
 
 
 class Runner(Protocol):
@@ -144,7 +144,7 @@ class Writer:
             callback(None)
 
     def write(self, job: Job, callback: Then) -> None:
-        """Make table changes behind everything handed in so far. The job computes them in the writer's thread.
+        """Make edits behind everything handed in so far. The job computes them in the writer's thread.
 
         Called back with `StoreFull`, nothing of it was written, and the writer goes on."""
         self._jobs.append((job, callback))
@@ -232,8 +232,8 @@ class Writer:
             return False
         return True
 
-    def _write(self, frames: list[bytes], changes: Sequence[Change]) -> None:
-        self._journal.commit(self._durable, frames, changes)
+    def _write(self, frames: list[bytes], edits: Sequence[Edit]) -> None:
+        self._journal.commit(self._durable, frames, edits)
 
     def _fail(self, error: QueenError, group: _Group, told: Then | None) -> None:
         """Nothing after a failed commit is known to be good: everybody who waits is told, then and later."""

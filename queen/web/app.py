@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 import structlog
-from quart import Response, has_request_context, request, websocket
+from quart import Response, request, websocket
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
@@ -18,7 +18,7 @@ from queen.errors import QueenError
 from queen.web import analytics, delivery, groups, messages, queues, resources
 from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
-from queen.web.exchange import CORS, Answer, Asked, refusal, refused
+from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.metrics import metrics, prometheus
 from queen.web.operation import Traffic, health, ready
 
@@ -157,9 +157,6 @@ def _response(answer: Answer) -> Response:
 
 async def _told(error: HTTPException) -> Response:
     """Every error of the framework itself, told as all errors are (W4)."""
-    if not has_request_context():
-        # The gate adds nothing to the refusal of a WebSocket.
-        return _response(refusal(404, f"no such path for a WebSocket: {websocket.path}", tuple(CORS)))
     if isinstance(error, MethodNotAllowed):
         allowed = ", ".join(sorted({*(error.valid_methods or ()), "OPTIONS"}))
         sentence = f"{request.method} is not allowed here; allowed: {allowed}"

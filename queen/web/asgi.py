@@ -88,7 +88,7 @@ class Gate:
         path = scope["path"] = _raw_path(scope)
         traffic, limit = self._traffic, self._settings.max_sockets
         if path != DASHBOARD:
-            await _turn_away(send, refusal(404, f"no such path: {path}"))
+            await _turn_away(send, refusal(404, f"no such path for a WebSocket: {path}"))
         elif traffic.draining:
             await _turn_away(send, shutting_down())
         elif traffic.sockets >= limit:

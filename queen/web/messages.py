@@ -81,7 +81,7 @@ async def related(broker: Broker, asked: Asked) -> Answer:
                     "transactionId": message.transaction_id,
                     "status": message.status,
                     "createdAt": instant_text(message.created_at),
-                    "payload": msgspec.Raw(message.payload),
+                    **_payload(message),
                 }
                 for message in found
             ]
@@ -108,7 +108,7 @@ def shown(message: StoredMessage) -> dict[str, Any]:
         "partition": message.partition,
         "namespace": message.namespace,
         "task": message.task,
-        "payload": msgspec.Raw(message.payload),
+        **_payload(message),
         "status": message.status,
         "workerId": message.worker,
         "createdAt": instant_text(message.created_at),
@@ -119,6 +119,13 @@ def shown(message: StoredMessage) -> dict[str, Any]:
         "retryCount": message.retry_count,
         "leaseExpiresAt": _instant(message.lease_expires_at),
     }
+
+
+def _payload(message: StoredMessage) -> dict[str, Any]:
+    """The payload's own text (N5); where it can't be decrypted, null and why (C4)."""
+    if message.payload is None:
+        return {"payload": None, "encryptionError": message.encryption_error}
+    return {"payload": msgspec.Raw(message.payload)}
 
 
 def _instant(at: int | None) -> str | None:

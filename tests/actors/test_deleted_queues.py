@@ -149,3 +149,25 @@ async def test_a_deletion_whose_commit_fails_never_was(autojump_clock: Any) -> N
         await queen.delete_queue("q")
         with pytest.raises(NotFound):
             await queen.delete_queue("q")
+
+
+@pytest.mark.parametrize("crash", [False, True])
+async def test_the_payloads_of_a_deleted_queue_are_erased(crash: bool, autojump_clock: Any) -> None:
+    """R5: all of them, whatever had been deleted one by one before; also after a crash right behind the deletion."""
+    journal = MemoryJournal()
+    async with doomed(journal) as queen:
+        await queen.push_many([NewMessage(queue="q", payload=f"secret {n}", partition=f"p{n % 3}") for n in range(9)])
+        await queen.push("r", "harmless")
+        names = [message.transaction_id for message in await queen.messages.list("q")]
+        await queen.messages.delete(names[-1])
+        await trio.sleep(20)
+        await queen.push("q", "secret and late", partition="p9")
+        await queen.delete_queue("q")
+        if not crash:
+            await trio.sleep(20)
+    if crash:
+        async with opened(journal.reopened()) as queen:
+            await trio.sleep(20)
+    frames = [frame for _, frame in journal.frames(0)]
+    assert not any(b"secret" in frame for frame in frames)
+    assert any(b"harmless" in frame for frame in frames)
