@@ -22,6 +22,7 @@ from queen.errors import (
     StoreFailed,
     StoreFull,
     TooLarge,
+    TransactionRefused,
     Unavailable,
 )
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage, StoredMessage
@@ -67,6 +68,7 @@ __all__ = [
     "StoreFull",
     "StoredMessage",
     "TooLarge",
+    "TransactionRefused",
     "Unavailable",
     "open_broker",
 ]

@@ -7,11 +7,13 @@ import msgspec
 import trio
 from msgspec import UNSET, UnsetType
 
-from queen.actors.engine import Engine, lease_bytes
+from queen.actors import transaction
+from queen.actors.engine import Engine
 from queen.actors.feed import Feed
 from queen.actors.mailbox import PopRequest, Scope
 from queen.actors.reading import read_granted
 from queen.actors.removal import delete_queue
+from queen.actors.settling import lease_bytes
 from queen.checks import (
     MAX_SPAN_S,
     acknowledgement_of,
@@ -19,6 +21,7 @@ from queen.checks import (
     check_caller,
     check_pop,
     check_scope,
+    check_transaction,
     check_whole,
     payload_of,
 )
@@ -221,6 +224,19 @@ class Broker:
         for index, entry in enumerate(entries):
             check_ack(entry, where.format(index))
         return await self._running().ack(entries, caller)
+
+    async def transaction(
+        self, operations: Sequence[Sequence[NewMessage] | Acknowledgement], *, caller: Caller = _LIBRARY
+    ) -> list[list[Receipt] | Settlement]:
+        """Pushes (each a sequence of messages) and acknowledgements, all in one commit or nothing of them; what became
+        of each stands at its place.
+
+        Raises `TransactionRefused` where an acknowledgement would be refused, and what `push_many` raises. Cancelled:
+        as for `push`. Consuming, processing and producing is exactly once with it, if what is pushed has
+        transaction ids.
+        """
+        check_caller(caller)
+        return await transaction.carry_out(self._running(), check_transaction(operations), caller)
 
     async def extend(self, lease_id: str, seconds: int | None = None, *, caller: Caller = _LIBRARY) -> int:
         """Move a lease's end to now + `seconds` (default: its leaseTime), never earlier (L6); returns it, µs."""

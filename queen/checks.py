@@ -3,6 +3,7 @@
 Imports vocabulary only. Each refusal is an `Invalid` that names the field by its name on the wire.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -127,6 +128,28 @@ def check_page(limit: int, offset: int) -> None:
     """Which part of a list (S5, Z7)."""
     check_whole(limit, "limit", 1, MAX_BATCH)
     check_whole(offset, "offset", 0, MAX_OFFSET)
+
+
+def check_transaction(
+    operations: Sequence[Sequence[NewMessage] | Acknowledgement],
+) -> list[list[tuple[NewMessage, bytes]] | Acknowledgement]:
+    """All operations of a transaction, messages with their payloads as JSON text."""
+    if not 1 <= len(operations) <= MAX_BATCH:
+        raise Invalid("operations", f"must hold from 1 to {MAX_BATCH} operations, holds {len(operations)}")
+    count = sum(1 if isinstance(operation, Acknowledgement) else len(operation) for operation in operations)
+    if count > MAX_BATCH:
+        raise Invalid("operations", f"must hold at most {MAX_BATCH} messages and acknowledgements, holds {count}")
+    checked: list[list[tuple[NewMessage, bytes]] | Acknowledgement] = []
+    for index, operation in enumerate(operations):
+        where = f"operations[{index}]."
+        if isinstance(operation, Acknowledgement):
+            check_ack(operation, where)
+            checked.append(operation)
+        elif not operation:
+            raise Invalid(f"{where}items", "must hold at least one message")
+        else:
+            checked.append([(item, payload_of(item, f"{where}items[{at}].")) for at, item in enumerate(operation)])
+    return checked
 
 
 def acknowledgement_of(message: Message, status: str, error: str | None = None) -> Acknowledgement:

@@ -26,13 +26,14 @@ from queen.actors.pulse import Pulse
 from queen.actors.recovery import Recovery
 from queen.actors.residents import Residents
 from queen.actors.router import Router
+from queen.actors.settling import Settling
 from queen.clock import Clock, Ids
-from queen.commands import Ack, AckEntry, Extend, Push
+from queen.commands import Extend, Push
 from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
 from queen.events import MessagesPushed
 from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.meter import Meter
-from queen.names import DEFAULT_PARTITION, uuid_number
+from queen.names import DEFAULT_PARTITION
 from queen.options import DEFAULTS, QueueOptions, merge
 from queen.replies import Nothing, Receipt, Settlement
 from queen.store.journal import Journal
@@ -118,14 +119,9 @@ class Engine:
 
         Cancelled, the push may or may not have happened, as a whole."""
         self.check_open()
-        self.core.check_room()
         plan = Plan(items, self.core.ids.block())
-        slots = self._slots(plan, caller)
-        parts = tuple(Part(slot, Push(*push)) for slot, push in zip(slots, plan.pushes(), strict=True))
-        reply: Reply[list[Any]] = Reply()
-        work = Work(parts, caller, told=partial(_answer, reply), admit=partial(_admit, parts))
-        self._put(work)
-        replies = await self._ask(reply)
+        parts = self.push_parts(plan, caller)
+        replies = await self.carry(parts, caller, partial(admit_pushes, parts))
         receipts = plan.receipts(replies)
         self.core.meter.receipts(receipts)
         return receipts
@@ -133,39 +129,8 @@ class Engine:
     async def ack(self, entries: Sequence[Acknowledgement], caller: Caller) -> list[Settlement]:
         """Settle messages, all in one commit (A5); refusals are values. Cancelled: as for a push."""
         self.check_open()
-        results: list[Settlement | None] = [None] * len(entries)
-        gathered: dict[tuple[Slot, int], list[tuple[int, AckEntry]]] = {}
-        leases: dict[str, bytes] = {}
-        for index, entry in enumerate(entries):
-            found = self._locate(entry)
-            if isinstance(found, Settlement):
-                results[index] = found
-            else:
-                slot, group, position = found
-                lease = None if entry.lease_id is None else leases.get(entry.lease_id)
-                if lease is None and entry.lease_id is not None:
-                    lease = leases[entry.lease_id] = lease_bytes(entry.lease_id)
-                command = AckEntry(position, entry.status, entry.error, lease)
-                gathered.setdefault((slot, group), []).append((index, command))
-        parts = tuple(
-            Part(slot, Ack(group, tuple([command for _, command in listed])))
-            for (slot, group), listed in gathered.items()
-        )
-        reply: Reply[list[Any]] = Reply()
-        if parts:
-            self._put(Work(parts, caller, told=partial(_answer, reply)))
-        else:
-            self.core.writer.then(lambda failure: _answer(reply, [], failure))
-        answers = await self._ask(reply)
-        shift = self.core.clock.shift()
-        for replies, listed in zip(answers, gathered.values(), strict=True):
-            for settlement, (index, _) in zip(replies, listed, strict=True):
-                results[index] = Settlement(
-                    settlement.status, settlement.retry_count, settlement.at + shift, settlement.error
-                )
-        settlements = [result for result in results if result is not None]
-        self.core.meter.acked([settlement.status for settlement in settlements])
-        return settlements
+        settling = Settling(self.core, entries)
+        return settling.settlements(await self.carry(settling.parts(), caller))
 
     async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
         """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
@@ -299,6 +264,12 @@ class Engine:
         for actor in actors:
             actor.put(work)
 
+    def push_parts(self, plan: Plan, caller: Caller) -> list[Part]:
+        """The commands of a push, for partitions that exist from now on. Raises where there is no room."""
+        self.core.check_room()
+        slots = self._slots(plan, caller)
+        return [Part(slot, Push(*push)) for slot, push in zip(slots, plan.pushes(), strict=True)]
+
     def _slots(self, plan: Plan, caller: Caller) -> list[Slot]:
         """The partitions of a push, made where they are missing (P5)."""
         missing = [place for place in plan.places if self.core.catalogue.slot(*place) is None]
@@ -334,22 +305,6 @@ class Engine:
         slot.deleted = state.deleted
         self.house.keep(slot, state, seq)
 
-    def _locate(self, entry: Acknowledgement) -> tuple[Slot, int, int] | Settlement:
-        place = self.core.projections.find(entry.transaction_id)
-        if place is None:
-            return Settlement("not_found", error=f"there is no message of transactionId {entry.transaction_id!r}")
-        slot = self.core.catalogue.slots[place.partition]
-        group = slot.queue.groups.get(entry.consumer_group)
-        if group is None:
-            return Settlement("conflict", error="the queue has no such consumer group")
-        return slot, group.number, place.position
-
-
-def lease_bytes(lease_id: str) -> bytes:
-    """A lease id as rules know it; one that is no id of ours matches none."""
-    number = uuid_number(lease_id)
-    return b"" if number is None else number.to_bytes(16)
-
 
 def _answer(reply: Reply[list[Any]], replies: list[Any] | None, error: BaseException | None) -> None:
     if error is not None:
@@ -358,10 +313,10 @@ def _answer(reply: Reply[list[Any]], replies: list[Any] | None, error: BaseExcep
         reply.set(replies or [])
 
 
-def _admit(parts: tuple[Part, ...], decisions: list[Decision]) -> None:
-    """P6: refuse the whole push where a queue would hold more than it may."""
+def admit_pushes(parts: Sequence[Part], decisions: Sequence[Decision]) -> None:
+    """P6: refuse the whole push where a queue would hold more than it may. `decisions` may go on behind the parts."""
     counts: dict[Queue, int] = {}
-    for part, decision in zip(parts, decisions, strict=True):
+    for part, decision in zip(parts, decisions, strict=False):
         for event in decision.events:
             if isinstance(event, MessagesPushed):
                 queue = part.slot.queue

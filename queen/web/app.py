@@ -44,6 +44,7 @@ ROUTES: Final = (
     Row("GET", "/api/v1/pop/queue/<queue>/partition/<partition>", delivery.pop_partition, fast=True),
     Row("POST", "/api/v1/ack", delivery.ack, fast=True),
     Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True),
+    Row("POST", "/api/v1/transaction", delivery.transaction, fast=True),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
     Row("POST", "/api/v1/configure", queues.configure),
     Row("DELETE", "/api/v1/resources/queues/<queue>", queues.delete),

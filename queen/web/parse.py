@@ -16,7 +16,17 @@ from queen.commands import AckStatus, Status
 from queen.errors import Invalid
 from queen.messages import Acknowledgement, NewMessage
 from queen.names import DEFAULT_PARTITION, parse_instant
-from queen.web.wire import AckBatchBody, AckBody, ConfigureBody, ExtendBody, PushBody, PushItem, SeekBody
+from queen.web.wire import (
+    AckBatchBody,
+    AckBody,
+    ConfigureBody,
+    ExtendBody,
+    PushBody,
+    PushItem,
+    PushOperation,
+    SeekBody,
+    TransactionBody,
+)
 
 MAX_BATCH: Final = 1000
 MAX_TIMEOUT_MS: Final = 60_000
@@ -39,6 +49,7 @@ push_decoder: Final = msgspec.json.Decoder(PushBody)
 ack_decoder: Final = msgspec.json.Decoder(AckBody)
 ack_batch_decoder: Final = msgspec.json.Decoder(AckBatchBody)
 configure_decoder: Final = msgspec.json.Decoder(ConfigureBody)
+transaction_decoder: Final = msgspec.json.Decoder(TransactionBody)
 seek_decoder: Final = msgspec.json.Decoder(SeekBody)
 extend_decoder: Final = msgspec.json.Decoder(ExtendBody)
 
@@ -92,6 +103,16 @@ def acknowledgements(text: bytes) -> list[Acknowledgement]:
     if not 1 <= len(entries) <= MAX_BATCH:
         raise Invalid("acknowledgments", f"must hold 1 to {MAX_BATCH} entries, holds {len(entries)}")
     return [_acknowledgement(entry, f"acknowledgments[{index}].") for index, entry in enumerate(entries)]
+
+
+def operations(text: bytes) -> list[list[NewMessage] | Acknowledgement]:
+    """The operations of a transaction."""
+    return [
+        [_message(item) for item in operation.items]
+        if isinstance(operation, PushOperation)
+        else _acknowledgement(operation, f"operations[{index}].")
+        for index, operation in enumerate(body(transaction_decoder, text).operations)
+    ]
 
 
 def _acknowledgement(entry: AckBody, at: str) -> Acknowledgement:

@@ -21,6 +21,7 @@ from queen.errors import (
     StoreFailed,
     StoreFull,
     TooLarge,
+    TransactionRefused,
     Unavailable,
 )
 
@@ -38,6 +39,7 @@ STATUS: Final[dict[type[QueenError], Row]] = {
     NotFound: Row(404),
     Conflict: Row(409),
     QueueGone: Row(409),
+    TransactionRefused: Row(409),
     Busy: Row(503, 1),
     QueueFull: Row(429, 1),
     Unavailable: Row(503, 1),
