@@ -18,6 +18,7 @@ SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT
 
 VOCABULARY = {
     *("names", "options", "commands", "events", "replies", "messages", "errors", "history", "figures", "rawjson"),
+    *("notices", "meter"),
 }
 # Who may import which rooms of ours beside the vocabulary. The last three stand above all.
 ROOMS: dict[str, set[str]] = {
@@ -29,12 +30,13 @@ ROOMS: dict[str, set[str]] = {
     "actors": {"actors", "store", "clock"},
     "consumer": {"checks", "broker"},  # the broker for its type alone
     "reports": {"actors"},
-    "broker": {"actors", "clock", "checks", "consumer", "reports"},
+    "condition": {"actors"},
+    "broker": {"actors", "clock", "checks", "condition", "consumer", "reports"},
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "settings"},
-    "__init__": {"broker", "consumer", "opening"},
+    "__init__": {"broker", "condition", "consumer", "opening", "store"},
     "__main__": {"cli"},
-    "cli": {"opening", "web", "settings"},
+    "cli": {"opening", "web", "settings", "store"},
 }
 PURE = re.compile(r"(.*_rules|.*_state|format|chain|waiting|journal)\.py")
 IMPURE = {"trio", "time", "random", "uuid", "logging", "os", "structlog", "lmdb"}
@@ -43,12 +45,13 @@ KEPT = {
     "time": {"queen/clock.py"},
     "random": {"queen/clock.py"},
     "uuid": {"queen/clock.py"},
-    "lmdb": {"queen/store/lmdb_journal.py", "queen/store/lmdb_file.py"},
+    "lmdb": {"queen/store/lmdb_journal.py", "queen/store/lmdb_file.py", "queen/store/lmdb_rows.py"},
+    "cryptography": {"queen/store/keyring.py"},
     "cbor2": {"queen/store/format.py", "queen/store/snapshots.py"},
 }
 FUNCTION_LINES, FILE_LINES = 70, 400
 # A ratchet: what crosses a limit stands here with its size and its reason, and may only shrink.
-LONG = {"queen/store/lmdb_journal.py": 410}  # the whole of the port on LMDB
+LONG: dict[str, int] = {}
 
 
 def imports(source: str) -> Iterator[str]:

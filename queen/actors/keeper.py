@@ -40,6 +40,7 @@ _SERVER = Caller("server")
 
 CHECKPOINT = b"checkpoint"
 NUMBERS = b"numbers"
+KEYS = b"keys"
 
 
 class Checkpoint(NamedTuple):
@@ -58,6 +59,7 @@ class Keeper:
         self._house = house
         self._compute = compute
         self._shift = core.clock.shift()
+        self._turn = trio.Lock()
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -85,6 +87,10 @@ class Keeper:
     async def flush(self) -> None:
         """Bring the tables up to now. Cancelled or failed half way, the checkpoint stays where it was, and all that
         was to be written then is written by the next one."""
+        async with self._turn:
+            await self._flush()
+
+    async def _flush(self) -> None:
         core = self._core
         if core.writer.seq == self._house.checkpoint:
             return
@@ -126,6 +132,8 @@ class Keeper:
             await self._compute(compute)
             await self._write_all(rows)
             core.projections.written(tail)
+            if tail.erases:
+                core.erasable.set()
 
     async def _write_statistics(self) -> None:
         statistics = self._core.statistics
@@ -155,6 +163,8 @@ class Keeper:
                 await trio.lowlevel.checkpoint()
         numbers = pack_row([core.catalogue.next_queue, core.catalogue.next_partition])
         rows.append(Change(Table.META, NUMBERS, numbers))
+        if core.keys_used:
+            rows.append(Change(Table.META, KEYS, pack_row(sorted(core.keys_used))))
         if complete:
             rows.append(Change(Table.META, CHECKPOINT, pack_row(list(checkpoint))))
         await self._write_all(rows)

@@ -49,7 +49,7 @@ class Reply(Generic[T]):
         """The answer. Cancelling leaves the work to go on; nobody hears of its answer then."""
         await self._event.wait()
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)  # shared with others, whose frames it would keep
         return self._value  # type: ignore[return-value]  # set by `set`
 
 
@@ -138,6 +138,7 @@ class PopRequest:
         "reply",
         "scope",
         "since_seq",
+        "ticked",
         "ticket",
         "wait",
         "work",
@@ -173,6 +174,7 @@ class PopRequest:
         self.ticket = 0
         self.since_seq = 0
         self.insisted = False
+        self.ticked = False
         self.parked = 0
         self.abandoned = False
         self.granted: list[Granted] = []

@@ -13,7 +13,7 @@ from queen.actors import catalogue_state
 from queen.actors.availability import blocked, next_deadline, offer
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
-from queen.actors.keeper import CHECKPOINT, NUMBERS, SLICE, Checkpoint
+from queen.actors.keeper import CHECKPOINT, KEYS, NUMBERS, SLICE, Checkpoint
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.residents import Residents
 from queen.actors.router import Router
@@ -45,11 +45,14 @@ class Recovery:
         """Fold everything; afterwards the house, the catalogue and the router's lines are complete."""
         checkpoint = self._checkpoint()
         self._core.catalogue.next_queue, self._core.catalogue.next_partition = self._numbers()
+        row = self._core.journal.get(Table.META, KEYS)
+        self._core.keys_used.update(unpack_row(row) if row is not None else ())
         self._read_queues()
         self._resume()
         self._read_statistics()
         self._read_touched({partition_of(frame) for _, frame in self._core.journal.frames(checkpoint.seq)})
         self._fold(checkpoint)
+        self._note_keys()
         self._house.checkpoint = checkpoint.seq
         # Only now, with the time and every option as they are: what the others have depends on both (T5).
         self._read_others()
@@ -149,6 +152,8 @@ class Recovery:
             if queue is not None and not catalogue_state.replayed(catalogue, event, record.partition):
                 catalogue_state.evolve(catalogue, record.seq, record.partition, event, record.at, record.shift)
                 self._core.dirty_queues.add(queue)
+        if record.pushed is not None and record.pushed.key is not None:
+            self._core.keys_used.add(record.pushed.key)
         self._core.projections.add(record.seq, record.partition, record.at, record.shift, record.events)
         self._core.statistics.add(record.seq, record.partition, record.at, record.shift, record.events)
         if record.partition and record.partition in catalogue.slots:
@@ -157,6 +162,12 @@ class Recovery:
                 for event in record.events:
                     evolve(state, event, record.at, record.shift)
                 self._states[record.partition] = state, record.seq
+
+    def _note_keys(self) -> None:
+        core = self._core
+        core.keys_lost = frozenset(core.keys_used) - core.ring.names
+        if core.keys_lost:
+            log.warning("messages may be encrypted with keys that are not here", keys=sorted(core.keys_lost))
 
     def _write_tail(self) -> None:
         """Keep memory bounded while a long journal is folded."""

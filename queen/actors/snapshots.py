@@ -1,7 +1,8 @@
 """A partition's state as plain values and back, for the rows of PARTITIONS; the same for queues. Pure.
 
 A row starts with the version of its form, as does the checkpoint: rows of another version are worthless, and all is
-folded from the journal anew.
+folded from the journal anew. Equal states have equal rows, whatever order things came in: so rows can be compared with
+what the journal says.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ VERSION = 2
 
 def partition_row(slot: Slot, state: Partition, seq: int, unrecorded: set[int]) -> list[Any]:
     """Everything about a partition as of record `seq`; groups that no event tells of are left out."""
-    groups = [[number, *_view_to(view)] for number, view in state.groups.items() if number not in unrecorded]
+    groups = [[number, *_view_to(view)] for number, view in sorted(state.groups.items()) if number not in unrecorded]
     return [
         VERSION,
         seq,
@@ -46,11 +47,11 @@ def read_partition(number: int, row: list[Any]) -> tuple[int, int, bytes, str, i
 
 def queue_row(queue: Queue) -> list[Any]:
     """Everything about a queue but its partitions."""
-    groups = [
+    groups = sorted(
         [group.number, group.name, group.after_seq, group.from_at]
         for group in queue.groups.values()
         if group.recorded and group.number != DEFAULT_GROUP
-    ]
+    )
     return [
         VERSION,
         queue.seq,
@@ -78,7 +79,7 @@ def read_queue(number: int, row: list[Any]) -> Queue:
 def _view_to(view: GroupView) -> list[Any]:
     leases = [
         [lease.id, lease.expires_at, lease.leased_at, lease.worker, sorted(lease.positions)]
-        for lease in view.leases.values()
+        for _, lease in sorted(view.leases.items())
     ]
     messages = [
         [
@@ -91,7 +92,7 @@ def _view_to(view: GroupView) -> list[Any]:
             message.error,
             message.failed_at,
         ]
-        for position, message in view.open.items()
+        for position, message in sorted(view.open.items())
     ]
     return [view.cursor, view.pending, view.completed, view.failed, view.dead_letter, leases, messages]
 

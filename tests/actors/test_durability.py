@@ -11,7 +11,7 @@ from queen.actors.keeper import CHECKPOINT
 from queen.errors import Conflict, ShuttingDown, StoreFailed, StoreFull, Unavailable
 from queen.opening import _cause
 from queen.store.format import pack_row, unpack_row
-from queen.store.journal import Change, Table
+from queen.store.journal import Change, Edit, Table
 from queen.store.keys import u64
 from queen.store.memory_journal import MemoryJournal
 from tests.actors.world import Gate, Waiters, engine_of, opened, parked, payloads, picture, slow, steps
@@ -196,6 +196,20 @@ async def test_after_an_unknown_outcome_nothing_is_taken_any_more(written: bool,
         assert len(await queen.pop("r")) == written
 
 
+async def test_a_failed_broker_keeps_nothing_of_those_it_refuses(autojump_clock: Any) -> None:
+    """An error raised again and again would keep everybody's frames, and the payloads in them."""
+    journal = MemoryJournal()
+    async with opened(journal) as queen:
+        journal.fail_next(StoreFailed("unknown"))
+        lengths = []
+        for _ in range(5):
+            with pytest.raises(StoreFailed) as refused:
+                await queen.push("q")
+            lengths.append(len(refused.traceback))
+            await steps()
+        assert lengths[1] == lengths[-1]
+
+
 class Broken(MemoryJournal):
     """A journal of which a commit fails as no journal should."""
 
@@ -323,10 +337,10 @@ class NoRoomForRows(MemoryJournal):
 
     full = False
 
-    def commit(self, expected: int, frames: Sequence[bytes], changes: Sequence[Change] = ()) -> None:
-        if self.full and changes:
+    def commit(self, expected: int, frames: Sequence[bytes], edits: Sequence[Edit] = ()) -> None:
+        if self.full and edits:
             raise StoreFull("There is no room left in the journal.")
-        super().commit(expected, frames, changes)
+        super().commit(expected, frames, edits)
 
 
 async def test_a_full_disk_stops_the_projections_and_not_the_engine(autojump_clock: Any) -> None:

@@ -10,6 +10,7 @@ from queen import NewMessage
 from queen.actors.availability import LOOK_AHEAD
 from queen.actors.router import LETS_PASS
 from queen.names import instant_text
+from queen.store.memory_journal import MemoryJournal
 from tests.actors.world import Waiters, engine_of, opened, parked, payloads, steps
 
 SCOPES: dict[str, dict[str, str]] = {
@@ -81,6 +82,35 @@ async def test_a_crowd_that_waits_is_not_sent_about(ordering: str, scope: dict[s
         assert not any(answers)
         assert len(sent) <= 5 + 2 * LETS_PASS
         nursery.cancel_scope.cancel()
+
+
+async def test_a_group_sees_a_better_queue_that_it_has_not_met_yet(autojump_clock: Any) -> None:
+    """O4, G1: by priority also where the group knows the lesser queue alone."""
+    async with opened() as queen:
+        for priority, name in enumerate(("low", "high")):
+            await queen.configure(name, {"priority": priority}, namespace="n")
+            await queen.push(name, name)
+        await queen.pop("low", group="g", auto_ack=True)
+        await queen.push("low", "again")
+        for expected in (["high"], ["again"]):
+            assert payloads(await queen.pop(namespace="n", group="g")) == expected
+
+
+async def test_a_pop_of_one_partition_gets_nothing_of_another_that_is_busy(autojump_clock: Any) -> None:
+    """O3: also in the moment in which a pop is on its way to the other one."""
+    async with opened() as queen:
+        await queen.push_many([NewMessage(queue="q", partition="full", payload=n) for n in range(100)])
+        found: list[Any] = []
+
+        async def pop(partition: str) -> None:
+            delivery = await queen.pop("q", partition, auto_ack=True)
+            found.extend(message.partition for message in delivery if message.partition != partition)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(pop, "full")
+                nursery.start_soon(pop, "Default")
+        assert not found
 
 
 async def test_strict_waiters_keep_their_place_when_they_come_back_empty(autojump_clock: Any) -> None:
@@ -418,3 +448,26 @@ async def test_closing_answers_those_that_wait(autojump_clock: Any) -> None:
         await queen.drain()
         await parked(queen, 0) if queen.ready else None
         assert {name: delivery.because for name, delivery, _ in waiters.served} == {"w": "delayed", "nowhere": None}
+
+
+async def test_a_pop_that_can_not_wait_finds_what_has_just_become_available(mock_clock: Any) -> None:
+    """L5: at the very instant, before anybody had the time to look; the clock is moved by hand."""
+    async with opened() as queen:
+        await queen.configure("q", {"leaseTime": 5})
+        await queen.push("q", 1)
+        await queen.pop("q")
+        for _ in range(3):
+            mock_clock.jump(5)
+            assert payloads(await queen.pop("q")) == [1]
+
+
+async def test_what_a_lease_held_before_a_restart_is_there_for_the_first_pop(autojump_clock: Any) -> None:
+    """L5, L7"""
+    journal = MemoryJournal()
+    async with opened(journal) as queen:
+        await queen.configure("q", {"leaseTime": 5})
+        await queen.push("q", 1)
+        await queen.pop("q")
+    await trio.sleep(6)
+    async with opened(journal.reopened()) as queen:
+        assert payloads(await queen.pop("q")) == [1]

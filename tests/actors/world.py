@@ -15,6 +15,7 @@ from queen.actors.engine import Engine
 from queen.actors.snapshots import partition_row, queue_row
 from queen.clock import Clock, Ids, TrioClock
 from queen.opening import inline, supervise
+from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.memory_journal import MemoryJournal
 from queen.store.writer import Runner
 
@@ -59,12 +60,15 @@ async def opened(
     *,
     runner: Runner | None = None,
     clock: Clock | None = None,
+    keys: KeyRing = NO_KEYS,
     limit_s: float = LIMIT_S,
 ) -> AsyncIterator[Broker]:
     """A broker that is closed in good order."""
     async with (
         patience(limit_s),
-        open_broker(None, journal=journal or MemoryJournal(), runner=runner, clock=clock or TrioClock()) as queen,
+        open_broker(
+            None, journal=journal or MemoryJournal(), runner=runner, clock=clock or TrioClock(), keys=keys
+        ) as queen,
     ):
         yield queen
 
@@ -79,7 +83,7 @@ async def doomed(
     queen = Broker(now, ids)
 
     def start() -> Engine:
-        return Engine(journal, now, ids, runner, inline)
+        return Engine(journal, now, ids, runner, inline, queen.feed)
 
     async with patience(), trio.open_nursery() as nursery:
         await nursery.start(supervise, queen, start, journal)
@@ -184,21 +188,14 @@ def payloads(delivery: Delivery) -> list[Any]:
 
 
 def picture(queen: Broker) -> dict[str, Any]:
-    """Everything that a restart must keep, as plain values."""
+    """Everything that a restart must keep, as plain values; rows as they are, which have one order."""
     engine = engine_of(queen)
     queues = {}
     for name, queue in engine.core.catalogue.queues.items():
         partitions = {}
         for slot in list(queue.slots.values()):
             actor = engine.house.awake(slot)
-            row = partition_row(slot, actor.state, actor.recorded_seq, set(actor.unrecorded))
-            *rest, groups = row
-            partitions[slot.name] = rest, sorted(_group(group) for group in groups)
-        *rest, groups = queue_row(queue)
-        queues[name] = rest[:-1], sorted(groups), queue.depth, partitions
+            partitions[slot.name] = partition_row(slot, actor.state, actor.recorded_seq, set(actor.unrecorded))
+        *rest, _, groups = queue_row(queue)
+        queues[name] = rest, groups, queue.depth, partitions
     return {"queues": queues, "leases": {lease: slot.number for lease, slot in engine.house.leases.items()}}
-
-
-def _group(group: list[Any]) -> list[Any]:
-    number, *counts, leases, messages = group
-    return [number, *counts, sorted(leases), sorted(messages)]
