@@ -1,6 +1,7 @@
 """Queen: a durable message queue, as a server and as a library for trio applications."""
 
-from queen.broker import Broker, Health, QueueConfiguration
+from queen.broker import Broker, QueueConfiguration
+from queen.condition import Health, Readiness
 from queen.consumer import Consumer, LeasedMessage
 from queen.errors import (
     Busy,
@@ -10,10 +11,12 @@ from queen.errors import (
     FolderLocked,
     FormatUnknown,
     Invalid,
+    KeyMissing,
     NotFound,
     Quarantined,
     QueenError,
     QueueFull,
+    SealBroken,
     ShuttingDown,
     StoreFailed,
     StoreFull,
@@ -21,9 +24,11 @@ from queen.errors import (
     Unavailable,
 )
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
+from queen.notices import Notice
 from queen.opening import open_broker
 from queen.options import QueueOptions
 from queen.replies import Receipt, Settlement
+from queen.store.keyring import KeyRing
 
 __all__ = [
     "Acknowledgement",
@@ -39,16 +44,21 @@ __all__ = [
     "FormatUnknown",
     "Health",
     "Invalid",
+    "KeyMissing",
+    "KeyRing",
     "LeasedMessage",
     "Message",
     "NewMessage",
     "NotFound",
+    "Notice",
     "Quarantined",
     "QueenError",
     "QueueConfiguration",
     "QueueFull",
     "QueueOptions",
+    "Readiness",
     "Receipt",
+    "SealBroken",
     "Settlement",
     "ShuttingDown",
     "StoreFailed",

@@ -8,43 +8,35 @@ import trio
 from msgspec import UNSET, UnsetType
 
 from queen.actors.engine import Engine, lease_bytes
+from queen.actors.feed import Feed
 from queen.actors.mailbox import PopRequest, Scope
 from queen.actors.reading import read_granted
-from queen.checks import acknowledgement_of, check_ack, check_pop, check_scope, payload_of
+from queen.checks import (
+    MAX_SPAN_S,
+    acknowledgement_of,
+    check_ack,
+    check_caller,
+    check_pop,
+    check_scope,
+    check_whole,
+    payload_of,
+)
 from queen.clock import Clock, Ids
 from queen.commands import AckStatus
+from queen.condition import Health, Readiness, health_of, readiness_of
 from queen.consumer import Consumer
 from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown, Unavailable
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
-from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant
+from queen.meter import Meter
+from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant, uuid_text
 from queen.options import QueueOptions
 from queen.replies import Nothing, Receipt, Settlement
+from queen.reports import Reports
 
 MAX_ITEMS = 1000
 """Messages in a push, acknowledgements in a batch, messages in a pop (P2, O1, A5)."""
 MAX_WAIT_S = 60.0
 _LIBRARY = Caller()
-
-
-class Pool(msgspec.Struct, frozen=True):
-    """What stands for a connection pool here: the one writer. `waiting` counts answers that wait for its commits."""
-
-    total: int
-    idle: int
-    waiting: int
-
-
-class Health(msgspec.Struct, frozen=True):
-    """How the broker is. `messages` counts those pushed since it was opened, `parked` the pops that wait,
-    `partitions` all and `awake` those that have an actor now."""
-
-    status: str
-    messages: int
-    pool: Pool
-    parked: int = 0
-    partitions: int = 0
-    awake: int = 0
-    quarantined: int = 0
 
 
 class QueueConfiguration(msgspec.Struct, frozen=True):
@@ -57,7 +49,7 @@ class QueueConfiguration(msgspec.Struct, frozen=True):
 
 class Broker:
     """A queue server without the network. All methods raise `QueenError`s; what a cancellation leaves behind is
-    said where it matters."""
+    said where it matters. `statistics` has the figures about queues and messages."""
 
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self._clock = clock
@@ -66,7 +58,9 @@ class Broker:
         self._failure: QueenError | None = None
         self._closed = False
         self._stopped = trio.Event()
-        self._pushed_before = 0
+        self.meter = Meter()
+        self.feed = Feed(clock, self.meter)
+        self.statistics = Reports(self._running)
 
     # -- pushing ------------------------------------------------------------------------------------------
 
@@ -97,6 +91,7 @@ class Broker:
         """Store 1 to 1000 messages in one commit (P1-P3), across queues and partitions. Cancelled: as for `push`."""
         if not 1 <= len(items) <= MAX_ITEMS:
             raise Invalid("items", f"must hold from 1 to {MAX_ITEMS} messages, holds {len(items)}")
+        check_caller(caller)
         checked = [(item, payload_of(item, f"items[{index}].")) for index, item in enumerate(items)]
         return await self._running().push(checked, caller)
 
@@ -129,6 +124,7 @@ class Broker:
         """
         check_scope(queue, partition, namespace, task)
         check_pop(group, batch, partitions, worker, subscription_mode)
+        check_caller(caller)
         engine = self._running()
         new_only = subscription_mode == "new" or subscription_from == "now"
         request = PopRequest(
@@ -144,7 +140,7 @@ class Broker:
             new_only=new_only,
             from_at=_instant_of(subscription_from),
         )
-        longest = min(max(timeout, 0.0), MAX_WAIT_S)
+        longest = min(max(float(timeout), 0.0), MAX_WAIT_S)
         found = engine.core.catalogue.queues.get(queue) if queue is not None else None
         if found is not None and found.options.max_wait_time_seconds:
             longest = min(longest, found.options.max_wait_time_seconds)  # O6
@@ -216,14 +212,16 @@ class Broker:
         return await self._settle(entries, caller, "acknowledgments[{}].")
 
     async def _settle(self, entries: Sequence[Acknowledgement], caller: Caller, where: str) -> list[Settlement]:
+        check_caller(caller)
         for index, entry in enumerate(entries):
             check_ack(entry, where.format(index))
         return await self._running().ack(entries, caller)
 
     async def extend(self, lease_id: str, seconds: int | None = None, *, caller: Caller = _LIBRARY) -> int:
-        """Move a lease's end to now + `seconds` (default: the queue's leaseTime), never earlier (L6); returns it in µs."""
-        if seconds is not None and (isinstance(seconds, bool) or not 1 <= seconds < 2**31):
-            raise Invalid("seconds", f"must be from 1 to {2**31 - 1}")
+        """Move a lease's end to now + `seconds` (default: its leaseTime), never earlier (L6); returns it, µs."""
+        check_caller(caller)
+        if seconds is not None:
+            check_whole(seconds, "seconds", 1, MAX_SPAN_S)
         return await self._running().extend(lease_bytes(lease_id), seconds, caller)
 
     # -- queues -------------------------------------------------------------------------------------------
@@ -238,12 +236,17 @@ class Broker:
         caller: Caller = _LIBRARY,
     ) -> QueueConfiguration:
         """Create or change a queue (C1, C2): options by their wire names; what is left out stays."""
+        check_caller(caller)
         check_name(queue, "queue")
         for where, name in (("namespace", namespace), ("task", task)):
-            if isinstance(name, str):
+            if name is not None and not isinstance(name, UnsetType):
                 check_name(name, where)
         found = await self._running().configure(queue, options or {}, namespace, task, caller)
         return QueueConfiguration(found.options, found.namespace, found.task)
+
+    def new_id(self) -> str:
+        """An id that nothing else has (N2)."""
+        return uuid_text(self._ids.block())
 
     # -- life ---------------------------------------------------------------------------------------------
 
@@ -254,19 +257,11 @@ class Broker:
 
     def health(self) -> Health:
         """How the broker is, at no cost."""
-        engine = self._engine
-        if engine is None or not engine.accepting:
-            return Health("unhealthy", self._pushed_before, Pool(1, 0, 0))
-        writer = engine.core.writer
-        return Health(
-            "healthy",
-            self._pushed_before + engine.pushed,
-            Pool(1, int(not writer.busy), writer.waiting),
-            engine.router.parked,
-            len(engine.core.catalogue.slots),
-            engine.house.awake_count,
-            len(engine.house.quarantined),
-        )
+        return health_of(self._engine, self.meter)
+
+    def readiness(self) -> Readiness:
+        """Whether work is taken now, and why not."""
+        return readiness_of(self._engine, self._failure, self._closed)
 
     async def drain(self) -> None:
         """Take no new work, answer waiting pops with nothing, and wait for what is under way."""
@@ -278,6 +273,7 @@ class Broker:
         """End, with what has been drained in snapshots."""
         self._closed = True
         self._stopped.set()
+        self.feed.close()
         if self._engine is not None:
             self._engine.stop()
 
@@ -293,8 +289,6 @@ class Broker:
 
     def detach(self, failure: QueenError | None = None) -> None:
         """The engine has ended; without a failure, another one comes or the broker closes."""
-        if self._engine is not None:
-            self._pushed_before += self._engine.pushed
         self._engine, self._failure = None, failure
 
     @property

@@ -6,14 +6,29 @@ Imports vocabulary only. Each refusal is an `Invalid` that names the field by it
 import msgspec
 
 from queen.errors import Invalid
-from queen.messages import Acknowledgement, Message, NewMessage
+from queen.messages import Acknowledgement, Caller, Message, NewMessage
 from queen.names import check_name
 from queen.rawjson import check as check_json
 
 MAX_BATCH = 1000
-MAX_DELAY_S = 2**31 - 1
+MAX_SPAN_S = 2**31 - 1
 _STATUSES = ("completed", "failed", "retry", "dead_letter")
 _MODES = ("all", "new")
+
+
+def check_whole(value: object, where: str, low: int, high: int) -> None:
+    """A whole number in a range. Types count: what is recorded once must be readable at every start."""
+    if type(value) is not int:
+        raise Invalid(where, f"must be a whole number, is {type(value).__name__}")
+    if not low <= value <= high:
+        raise Invalid(where, f"must be from {low} to {high}")
+
+
+def check_caller(caller: Caller) -> None:
+    """Who asks (X1)."""
+    if type(caller.who) is not str or type(caller.request) is not bytes:
+        raise Invalid("caller", "must be a Caller of a text and bytes")
+    _check_text(caller.who, "caller.who")
 
 
 def payload_of(item: NewMessage, where: str) -> bytes:
@@ -29,11 +44,14 @@ def payload_of(item: NewMessage, where: str) -> bytes:
     for field, value in optional:
         if value is not None:
             check_name(value, where + field)
-    delay = item.delay_seconds
-    if delay is not None and (isinstance(delay, bool) or not 0 <= delay <= MAX_DELAY_S):
-        raise Invalid(f"{where}delaySeconds", f"must be from 0 to {MAX_DELAY_S}")
+    if item.delay_seconds is not None:
+        check_whole(item.delay_seconds, f"{where}delaySeconds", 0, MAX_SPAN_S)
     if isinstance(item.payload, msgspec.Raw):
         text = bytes(item.payload) or b"null"
+        try:
+            msgspec.json.decode(text, type=msgspec.Raw)  # the grammar alone: what a `Raw` holds need not be JSON
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Invalid(f"{where}payload", f"is not JSON: {error}") from None
         check_json(text, f"{where}payload")
         return text
     try:
@@ -62,8 +80,7 @@ def check_pop(group: str | None, batch: int, partitions: int, worker: str | None
     if worker is not None:
         check_name(worker, "workerId")
     for field, value in (("batch", batch), ("partitions", partitions)):
-        if isinstance(value, bool) or not 1 <= value <= MAX_BATCH:
-            raise Invalid(field, f"must be from 1 to {MAX_BATCH}")
+        check_whole(value, field, 1, MAX_BATCH)
     if mode is not None and mode not in _MODES:
         raise Invalid("subscriptionMode", f"must be one of {', '.join(_MODES)}")
 
@@ -76,10 +93,18 @@ def check_ack(entry: Acknowledgement, where: str) -> None:
     if entry.consumer_group is not None:
         check_name(entry.consumer_group, f"{where}consumerGroup")
     if entry.error is not None:
-        try:
-            entry.error.encode()
-        except UnicodeEncodeError:
-            raise Invalid(f"{where}error", "must not contain lone surrogates") from None
+        _check_text(entry.error, f"{where}error")
+    if entry.lease_id is not None and type(entry.lease_id) is not str:
+        raise Invalid(f"{where}leaseId", f"must be text, is {type(entry.lease_id).__name__}")
+
+
+def _check_text(text: object, where: str) -> None:
+    if type(text) is not str:
+        raise Invalid(where, f"must be text, is {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Invalid(where, "must not contain lone surrogates") from None
 
 
 def acknowledgement_of(message: Message, status: str, error: str | None = None) -> Acknowledgement:

@@ -2,24 +2,29 @@
 
 import gc
 import logging
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
 
 import click
 import structlog
 import trio
 
-from queen.errors import QueenError
+from queen.errors import Invalid, QueenError
 from queen.opening import open_broker
 from queen.settings import SETTINGS, Setting, Settings
+from queen.store.keyring import NO_KEYS, KeyRing, add_key, key_name, new_key
 from queen.web.serve import serve as serve_http
 
 log = structlog.get_logger("queen")
 
 # LMDB gives the interpreter's lock back around each call; a busy main thread would keep it for 5 ms by default.
 _SWITCH_INTERVAL: Final = 0.0005
+
+KEY_VARIABLE: Final = "QUEEN_ENCRYPTION_KEY"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -63,7 +68,7 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
 @_settings_options
 def serve(**values: Any) -> None:
     """Serve a data folder over HTTP until SIGTERM or Ctrl-C."""
-    settings = Settings(**values)
+    settings = Settings(**values | {"data": os.path.abspath(values["data"])})
     configure_logging(settings)
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
@@ -75,12 +80,63 @@ def serve(**values: Any) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    async with open_broker(settings.data) as broker, trio.open_nursery() as nursery:
+    keys = encryption_keys(settings)
+    async with (
+        open_broker(settings.data, reserve=settings.reserve, keys=keys) as broker,
+        trio.open_nursery() as nursery,
+    ):
         urls: list[str] = await nursery.start(serve_http, broker, settings)
         # What is here now stays: no collection need look at it again.
         gc.collect()
         gc.freeze()
         log.info("listening", url=", ".join(urls), data=settings.data)
+
+
+def encryption_keys(settings: Settings) -> KeyRing:
+    """The keys that the operator gives (C4), in the environment or in a file. Never as an argument, which every user of
+    the machine could read. Raises `Invalid` and `OSError`: a key that can't be used must not mean plain text."""
+    given = os.environ.get(KEY_VARIABLE)
+    if given is None:
+        return KeyRing.from_file(Path(settings.encryption_key_file)) if settings.encryption_key_file else NO_KEYS
+    if settings.encryption_key_file:
+        raise Invalid(KEY_VARIABLE, "is set, and so is --encryption-key-file; give the keys in one of them")
+    return KeyRing.from_text(given, KEY_VARIABLE)
+
+
+@main.group()
+def keys() -> None:
+    """Make and list encryption keys."""
+
+
+_KEY_FILE = click.option("--file", "file", type=click.Path(dir_okay=False, path_type=Path), help="the key file")
+
+
+@keys.command("new")
+@_KEY_FILE
+def keys_new(file: Path | None) -> None:
+    """Make a key: print it, or make it the current one of a key file, whose other keys stay."""
+    key = new_key()
+    if file is None:
+        click.echo(key)
+        return
+    try:
+        add_key(file, key)
+    except (QueenError, OSError) as error:
+        _explain(error)
+    click.echo(f"{key_name(bytes.fromhex(key))} is the current key of {file}")
+
+
+@keys.command("list")
+@_KEY_FILE
+def keys_list(file: Path | None) -> None:
+    """Print the names of the keys in a key file, or else in QUEEN_ENCRYPTION_KEY: never the keys."""
+    try:
+        ring = encryption_keys(Settings(encryption_key_file=str(file or "")))
+    except (QueenError, OSError) as error:
+        _explain(error)
+    else:
+        for name in ring:
+            click.echo(f"{name} {'current' if name == ring.current else 'for reading'}")
 
 
 def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:

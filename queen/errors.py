@@ -54,6 +54,10 @@ class Quarantined(Unavailable):
     """The partition's actor crashed three times in a row and rests until an operator looks at it."""
 
 
+class KeyMissing(Unavailable):
+    """A message is encrypted, or to be, and the server does not have the key (C4)."""
+
+
 class StoreFull(Unavailable):
     """No room on the disk or in the map for a push; acknowledgements and deletions go on from the reserve."""
 
@@ -68,6 +72,10 @@ class Corrupt(QueenError):
 
 class ChainBroken(Corrupt):
     """A record does not follow from its predecessor, or fails its checksum."""
+
+
+class SealBroken(Corrupt):
+    """An encrypted payload is not what was sealed for this message."""
 
 
 class FormatUnknown(Corrupt):

@@ -20,7 +20,8 @@ class Caller(msgspec.Struct, frozen=True):
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message to push.
 
-    `payload` is any value that JSON can hold, or a `msgspec.Raw` with JSON text that is stored as it stands (N5).
+    `payload` is any value that `msgspec.json` encodes (so NaN and infinities become null), or a `msgspec.Raw` with JSON
+    text that is stored as it stands (N5).
     `transaction_id` (N1, unique in the whole server) makes a repeated push harmless (P4); left out, the server
     makes one. `delay_seconds` wins over the queue's `delayedProcessing` (T2). `namespace` and `task` are used
     only if this push creates the queue (P5).

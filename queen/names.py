@@ -47,7 +47,9 @@ def name_fault(text: str) -> str | None:
 
 
 def check_name(text: str, where: str) -> str:
-    """Return `text` if it is a legal name; raise `Invalid` naming `where` otherwise."""
+    """Return `text` if it is a legal name; raise `Invalid` naming `where` otherwise, also where it is no text."""
+    if not isinstance(text, str):
+        raise Invalid(where, f"must be text, is {type(text).__name__}")
     fault = name_fault(text)
     if fault is not None:
         raise Invalid(where, fault)

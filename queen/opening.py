@@ -19,6 +19,7 @@ from queen.clock import Clock, Ids, SystemClock
 from queen.errors import QueenError, StoreFailed, Unavailable
 from queen.store.data_dir import DataFolder
 from queen.store.journal import Journal
+from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.lmdb_journal import MAP_SIZE, RESERVE, LmdbJournal
 from queen.store.memory_journal import MemoryJournal
 from queen.store.writer import Runner, in_thread
@@ -37,6 +38,7 @@ async def open_broker(
     *,
     map_size: int = MAP_SIZE,
     reserve: int = RESERVE,
+    keys: KeyRing = NO_KEYS,
     clock: Clock | None = None,
     ids: Ids | None = None,
     journal: Journal | None = None,
@@ -45,7 +47,8 @@ async def open_broker(
     """A broker over the data folder `path`, made if there is none; None keeps everything in memory, for tests.
 
     `map_size` (bytes) is how much of the file is mapped at first; `reserve` (bytes) is what pushes leave free on
-    the disk for acknowledgements and deletions. `clock`, `ids`, `journal` and `runner` are for simulations.
+    the disk for acknowledgements and deletions. `keys` seal and open the messages of queues with `encryptionEnabled`
+    (C4). `clock`, `ids`, `journal` and `runner` are for simulations.
 
     Raises `FolderLocked`, `FormatUnknown`, `ChainBroken`, `OSError`. On leaving, work that is under way is
     finished and snapshots are written.
@@ -59,7 +62,7 @@ async def open_broker(
         broker = Broker(clock, numbers)
 
         def start() -> Engine:
-            return Engine(opened, clock, numbers, runner, compute)
+            return Engine(opened, clock, numbers, runner, compute, broker.feed, keys)
 
         # What the body raises is raised as it is, not as part of the nursery's group.
         failure: BaseException | None = None

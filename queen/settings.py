@@ -17,12 +17,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: str = "./queen-data"
     host: str = "127.0.0.1"
     port: int = 6632
+    reserve: int = 64 * MIB
+    encryption_key_file: str = ""
     max_body: int = 10 * MIB
     max_header: int = 16 * KIB
     body_time: float = 30.0
     keep_alive: float = 75.0
     write_time: float = 30.0
     drain_time: float = 4.0
+    ping_time: float = 30.0
+    max_sockets: int = 1000
     fast_lane: bool = True
     log_level: str = "info"
     log_format: str = "auto"
@@ -74,6 +78,8 @@ SETTINGS: Final = (
     Setting("data", "folder that holds everything; made if it isn't there"),
     Setting("host", "address or host name to listen on"),
     Setting("port", "TCP port to listen on; 0 takes a free one", high=65535),
+    Setting("reserve", "bytes of the disk that pushes leave free for acknowledgements and deletions", high=2**50),
+    Setting("encryption_key_file", "file with the keys for queues with encryptionEnabled, the current one first"),
     Setting("max_body", "bytes of a request's body at most; more is answered 413", low=KIB),
     Setting(
         "max_header", "bytes of a request's line and headers at most; more is answered 431 or 414", low=KIB, high=MIB
@@ -82,6 +88,10 @@ SETTINGS: Final = (
     Setting("keep_alive", "seconds after which a connection without a request is closed", low=0.01),
     Setting("write_time", "seconds in which a client must take the next part of an answer", low=0.01),
     Setting("drain_time", "seconds that requests in flight get to finish when the server stops", low=0.01, high=60),
+    Setting(
+        "ping_time", "seconds between pings to a WebSocket; one that has not answered by the next is closed", low=0.01
+    ),
+    Setting("max_sockets", "WebSockets at most; more are answered 503", low=1),
     Setting("fast_lane", "answer push, pop and ack ahead of the web framework; off, it serves them as well"),
     Setting("log_level", "what is logged", choices=("debug", "info", "warning", "error")),
     Setting(

@@ -16,7 +16,10 @@ from queen.settings import SETTINGS
 ROOT = Path(__file__).parents[1]
 SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT.glob("queen/**/*.py"))}
 
-VOCABULARY = {"names", "options", "commands", "events", "replies", "messages", "errors", "history", "rawjson"}
+VOCABULARY = {
+    *("names", "options", "commands", "events", "replies", "messages", "errors", "history", "figures", "rawjson"),
+    *("notices", "meter"),
+}
 # Who may import which rooms of ours beside the vocabulary. The last three stand above all.
 ROOMS: dict[str, set[str]] = {
     "vocabulary": set(),
@@ -26,12 +29,14 @@ ROOMS: dict[str, set[str]] = {
     "store": {"store", "clock"},
     "actors": {"actors", "store", "clock"},
     "consumer": {"checks", "broker"},  # the broker for its type alone
-    "broker": {"actors", "clock", "checks", "consumer"},
+    "reports": {"actors"},
+    "condition": {"actors"},
+    "broker": {"actors", "clock", "checks", "condition", "consumer", "reports"},
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "settings"},
-    "__init__": {"broker", "consumer", "opening"},
+    "__init__": {"broker", "condition", "consumer", "opening", "store"},
     "__main__": {"cli"},
-    "cli": {"opening", "web", "settings"},
+    "cli": {"opening", "web", "settings", "store"},
 }
 PURE = re.compile(r"(.*_rules|.*_state|format|chain|waiting|journal)\.py")
 IMPURE = {"trio", "time", "random", "uuid", "logging", "os", "structlog", "lmdb"}
@@ -40,12 +45,13 @@ KEPT = {
     "time": {"queen/clock.py"},
     "random": {"queen/clock.py"},
     "uuid": {"queen/clock.py"},
-    "lmdb": {"queen/store/lmdb_journal.py", "queen/store/lmdb_file.py"},
+    "lmdb": {"queen/store/lmdb_journal.py", "queen/store/lmdb_file.py", "queen/store/lmdb_rows.py"},
+    "cryptography": {"queen/store/keyring.py"},
     "cbor2": {"queen/store/format.py", "queen/store/snapshots.py"},
 }
 FUNCTION_LINES, FILE_LINES = 70, 400
 # A ratchet: what crosses a limit stands here with its size and its reason, and may only shrink.
-LONG = {"queen/store/lmdb_journal.py": 410}  # the whole of the port on LMDB
+LONG: dict[str, int] = {}
 
 
 def imports(source: str) -> Iterator[str]:

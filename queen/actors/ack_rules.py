@@ -129,7 +129,7 @@ def ack(state: Partition, command: Ack, now: int, options: QueueOptions, history
                 reply = _settle(entry, message, now, outcomes)
                 done[position] = entry, reply
             else:
-                reply = _conflict("the message is leased to somebody else by now")
+                reply = _conflict("that lease does not hold the message now")
         else:
             reply = _ack_unheld(state, view, message, entry, now, outcomes, command.group, history)
             if reply.accepted:

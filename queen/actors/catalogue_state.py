@@ -20,6 +20,7 @@ from queen.events import (
     QueueCreated,
     QueueDeleted,
 )
+from queen.figures import NONE, Counts
 from queen.names import DEFAULT_GROUP
 from queen.options import QueueOptions, changed
 
@@ -40,7 +41,7 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """One queue. `depth` is pending + processing of the default group over all partitions (P6)."""
+    """One queue. `counts` are the sums over all partitions."""
 
     number: int
     id: bytes
@@ -52,13 +53,20 @@ class Queue:
     slots: dict[str, "Slot"] = field(default_factory=dict)
     groups: dict[str | None, Group] = field(default_factory=lambda: {None: Group(DEFAULT_GROUP, None)})
     next_group: int = DEFAULT_GROUP + 1
-    depth: int = 0
+    counts: Counts = NONE
     seq: int = 0
+
+    @property
+    def depth(self) -> int:
+        """What `maxSize` bounds (P6): pending + processing of the default group."""
+        return self.counts.pending + self.counts.processing
 
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One partition's entry. `deleted` is the partition's own set; `depth` its share of the queue's."""
+    """One partition's entry. `deleted` is the partition's own set; `counts` are its messages by status (S1).
+
+    `span` is known once somebody has asked: first and last position that still exist, and when those were created."""
 
     number: int
     queue: Queue
@@ -66,7 +74,14 @@ class Slot:
     name: str
     created_at: int
     deleted: RangeSet = field(default_factory=RangeSet)
-    depth: int = 0
+    counts: Counts = NONE
+    span: tuple[int, int, int, int] | None = None
+
+    def tell(self, counts: Counts) -> None:
+        """These are the partition's counts now, and part of its queue's."""
+        if counts != self.counts:
+            self.queue.counts = self.queue.counts.moved(self.counts, counts)
+            self.counts = counts
 
 
 class Catalogue:

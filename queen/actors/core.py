@@ -6,11 +6,15 @@ import trio
 
 from queen.actors import catalogue_state
 from queen.actors.catalogue_state import Catalogue
+from queen.actors.feed import Feed
+from queen.actors.statistics import Statistics
 from queen.clock import Clock, Ids
 from queen.errors import Busy, StoreFull
-from queen.events import AnyEvent
+from queen.events import AnyEvent, MessagesPushed, MessagesSettled
 from queen.messages import Caller
+from queen.names import DEFAULT_GROUP, SECOND
 from queen.store.journal import Journal
+from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.projections import Projections
 from queen.store.records import Records
 from queen.store.writer import Runner, Writer
@@ -20,19 +24,30 @@ CATALOGUE = 0
 
 
 class Core:
-    """Journal, writer, projections, catalogue, clock and ids; `dirty_queues` have changed since their snapshots;
-    `progress` is set by every record."""
+    """Journal, writer, projections, statistics, catalogue, clock and ids; `dirty_queues` have changed since their
+    snapshots; `progress` is set by every record, `erasable` when deletions have come to the tables. `ring` has the
+    encryption keys; `keys_used` are those that messages were ever sealed with, `keys_lost` the ones of them that it
+    has not (C4)."""
 
-    def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner) -> None:
+    def __init__(
+        self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, feed: Feed, ring: KeyRing = NO_KEYS
+    ) -> None:
         self.journal = journal
         self.clock = clock
         self.ids = ids
         self.catalogue = Catalogue()
         self.records = Records(journal)
         self.projections = Projections(journal, self.records, self.catalogue.stored)
-        self.writer = Writer(journal, runner)
+        self.statistics = Statistics()
+        self.feed = feed
+        self.meter = feed.meter
+        self.writer = Writer(journal, runner, self.meter)
+        self.ring = ring
+        self.keys_used: set[str] = set()
+        self.keys_lost: frozenset[str] = frozenset()
         self.dirty_queues: set[int] = set()
         self.progress = trio.Event()
+        self.erasable = trio.Event()
         # Room is looked at once per commit, and at every push while there is none.
         self._room_seen = -1
         self._full = False
@@ -49,8 +64,24 @@ class Core:
         """Hand the events to the writer and to everything that is derived from records. Returns the number."""
         seq = self.writer.append(partition, now, shift, caller.who, caller.request, events, payloads)
         self.projections.add(seq, partition, now, shift, tuple(events))
+        self.statistics.add(seq, partition, now, shift, events)
         self.progress.set()
+        self._measure(events, now)
+        if self.feed.subscribers:
+            self.feed.recorded(self, seq, partition, now, shift, events)
         return seq
+
+    def _measure(self, events: Sequence[AnyEvent], now: int) -> None:
+        for event in events:
+            if type(event) is MessagesPushed:
+                self.meter.recent.add(now, len(event.sizes), 0)
+            elif type(event) is MessagesSettled and event.outcome == "completed" and event.asked is not None:
+                count = 0
+                for _, length, pushed_at in event.runs:
+                    self.meter.lag_s.add((now - pushed_at) / SECOND, length)
+                    count += length
+                if event.group == DEFAULT_GROUP:
+                    self.meter.recent.add(now, 0, count)
 
     def record_catalogue(self, event: AnyEvent, caller: Caller, partition: int = CATALOGUE) -> int:
         """Record an event of the catalogue and apply it."""

@@ -5,6 +5,7 @@ cancellation leaves behind. When an incarnation ends, nobody is left waiting: wh
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,21 +17,26 @@ from queen.actors.admission import Plan, queue_full
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
 from queen.actors.decision import Decision
+from queen.actors.eraser import Eraser
+from queen.actors.feed import Feed
 from queen.actors.keeper import Keeper
 from queen.actors.mailbox import Granted, Part, PopRequest, Reply, Work, retry_later
 from queen.actors.partition_state import Partition, evolve
+from queen.actors.pulse import Pulse
 from queen.actors.recovery import Recovery
 from queen.actors.residents import Residents
 from queen.actors.router import Router
 from queen.clock import Clock, Ids
 from queen.commands import Ack, AckEntry, Extend, Push
-from queen.errors import Busy, NotFound, ShuttingDown, Unavailable
+from queen.errors import Busy, NotFound, ShuttingDown, StoreFull, Unavailable
 from queen.events import MessagesPushed
 from queen.messages import Acknowledgement, Caller, NewMessage
+from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, uuid_number
 from queen.options import DEFAULTS, QueueOptions, merge
 from queen.replies import Nothing, Receipt, Settlement
 from queen.store.journal import Journal
+from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.writer import Runner
 
 T = TypeVar("T")
@@ -41,8 +47,17 @@ _ENDED = "the engine has been restarted; the request's outcome was not recorded 
 class Engine:
     """See the module. `run` first; the other methods work while it runs."""
 
-    def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, compute: Runner) -> None:
-        self.core = Core(journal, clock, ids, runner)
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        ids: Ids,
+        runner: Runner,
+        compute: Runner,
+        feed: Feed | None = None,
+        ring: KeyRing = NO_KEYS,
+    ) -> None:
+        self.core = Core(journal, clock, ids, runner, feed or Feed(clock, Meter()), ring)
         self._compute = compute
         self._asks: set[Reply[Any]] = set()
         self._stop = trio.Event()
@@ -50,7 +65,6 @@ class Engine:
         self.accepting = False
         self._running = False
         self._draining = False
-        self.pushed = 0
         self.house: Residents
         self.router: Router
 
@@ -63,9 +77,12 @@ class Engine:
                     self.router = self.house.router = Router(self.core, self.house)
                     Recovery(self.core, self.house, self.router).run()
                     keeper = Keeper(self.core, self.house, self._compute)
+                    eraser = Eraser(self.core, self._compute)
                     writing.start_soon(self.core.writer.run)
                     acting.start_soon(self.router.run)
                     acting.start_soon(keeper.run)
+                    acting.start_soon(Pulse(self.core).run)
+                    acting.start_soon(eraser.run)
                     self._running = self.accepting = True
                     task_status.started()
                     try:
@@ -73,7 +90,8 @@ class Engine:
                     finally:
                         self._running = self.accepting = False
                     acting.cancel_scope.cancel()
-                await keeper.flush()
+                with suppress(StoreFull):  # the journal holds all of it; the next start folds a little more
+                    await keeper.flush()
                 writing.cancel_scope.cancel()
         finally:
             for reply in list(self._asks):
@@ -108,7 +126,7 @@ class Engine:
         self._put(work)
         replies = await self._ask(reply)
         receipts = plan.receipts(replies)
-        self.pushed += sum(receipt.status == "queued" for receipt in receipts)
+        self.core.meter.receipts(receipts)
         return receipts
 
     async def ack(self, entries: Sequence[Acknowledgement], caller: Caller) -> list[Settlement]:
@@ -144,21 +162,30 @@ class Engine:
                 results[index] = Settlement(
                     settlement.status, settlement.retry_count, settlement.at + shift, settlement.error
                 )
-        return [result for result in results if result is not None]
+        settlements = [result for result in results if result is not None]
+        self.core.meter.acked([settlement.status for settlement in settlements])
+        return settlements
 
     async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
         """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
         self._check_open()
+        asked_at = trio.current_time()
         self.router.pop(request)
         try:
             if request.wait:
                 with trio.move_on_after(timeout):
-                    return await self._ask(request.reply)
+                    return self._popped(await self._ask(request.reply), asked_at)
                 self.router.expire(request)
-            return await self._ask(request.reply)
+            return self._popped(await self._ask(request.reply), asked_at)
         except trio.Cancelled:
             self.router.leave(request)
             raise
+
+    def _popped(self, found: list[Granted] | Nothing, asked_at: float) -> list[Granted] | Nothing:
+        if not isinstance(found, Nothing):
+            count = sum([len(granted.grant.taken) for granted in found])
+            self.core.meter.popped(count, trio.current_time() - asked_at)
+        return found
 
     def release(self, leases: list[bytes]) -> None:
         """Give back what is left of leases, uncounted; those that have ended are passed over. While the engine
@@ -190,18 +217,23 @@ class Engine:
         queue = self.core.catalogue.queues.get(name)
         if queue is None:
             options = merge(DEFAULTS, changes)
-            rules.check_options(options, keys=False)
+            rules.check_options(options, keys=self.core.ring.current is not None)
             self.core.check_room()
             given = [None if isinstance(value, UnsetType) else value for value in (namespace, task)]
             queue = self._create_queue(name, given[0], given[1], options, caller)
         else:
             event = rules.configure(queue, changes, namespace, task)
             if event is not None:
-                rules.check_options(merge(queue.options, changes), keys=False)
+                rules.check_options(merge(queue.options, changes), keys=self.core.ring.current is not None)
                 self.core.record_catalogue(event, caller)
                 self.router.reconsider(queue)
-        reply: Reply[Queue] = Reply()
-        self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(queue))
+        return await self.durable(queue)
+
+    async def durable(self, answer: T) -> T:
+        """`answer`, which rests on what has been handed in so far, once all of that is durable (law 3)."""
+        self._check_open()
+        reply: Reply[T] = Reply()
+        self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(answer))
         return await self._ask(reply)
 
     # -- inside -------------------------------------------------------------------------------------------

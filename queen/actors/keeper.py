@@ -8,13 +8,14 @@ leaving out what a snapshot has already.
 
 from typing import NamedTuple
 
+import structlog
 import trio
 
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.residents import Residents
-from queen.actors.snapshots import queue_row
-from queen.errors import QueenError
+from queen.actors.snapshots import VERSION, queue_row
+from queen.errors import QueenError, StoreFull
 from queen.events import ClockShifted
 from queen.messages import Caller
 from queen.store.format import pack_row
@@ -26,22 +27,28 @@ from queen.store.writer import Runner
 
 EVERY_S = 1.0
 """How long what is recorded may wait to be in the tables, in seconds."""
+FULL_PAUSE_S = 5.0
+"""How long the keeper leaves a full disk alone, in seconds."""
 SLICE = 1024
 """Rows per commit, so that no push waits long for one."""
 DIRTY_LIMIT = 2000
 """Changed partitions that are not left waiting for the interval."""
 
+log = structlog.get_logger()
+
 _SERVER = Caller("server")
 
 CHECKPOINT = b"checkpoint"
 NUMBERS = b"numbers"
+KEYS = b"keys"
 
 
 class Checkpoint(NamedTuple):
-    """The tables hold everything up to record `seq`, whose digest this is."""
+    """The tables hold everything up to record `seq`, whose digest this is, in rows of this `version`."""
 
     seq: int
     digest: bytes
+    version: int = VERSION
 
 
 class Keeper:
@@ -52,6 +59,7 @@ class Keeper:
         self._house = house
         self._compute = compute
         self._shift = core.clock.shift()
+        self._turn = trio.Lock()
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -61,11 +69,16 @@ class Keeper:
                     await self._core.progress.wait()
                     self._core.progress = trio.Event()
             self._note_shift()
-            await self.flush()
+            try:
+                await self.flush()
+                await self._forget_hours()
+            except StoreFull as error:
+                log.warning("no room for the projections; they are written when there is", reason=str(error))
+                await trio.sleep(FULL_PAUSE_S)
             self._house.put_to_sleep()
 
     def _note_shift(self) -> None:
-        """T6: after a jump of the wall clock, the next start must know how far it is off, also if nothing else happens."""
+        """T6: after a jump of the wall clock, the next start must know how far it is off, whatever else happens."""
         shift = self._core.clock.shift()
         if shift != self._shift:
             self._shift = shift
@@ -74,6 +87,10 @@ class Keeper:
     async def flush(self) -> None:
         """Bring the tables up to now. Cancelled or failed half way, the checkpoint stays where it was, and all that
         was to be written then is written by the next one."""
+        async with self._turn:
+            await self._flush()
+
+    async def _flush(self) -> None:
         core = self._core
         if core.writer.seq == self._house.checkpoint:
             return
@@ -84,6 +101,7 @@ class Keeper:
         done = False
         try:
             await self._write_tails()
+            await self._write_statistics()
             complete = await self._write_states(slots, queues, checkpoint)
             done = True
         finally:
@@ -114,6 +132,23 @@ class Keeper:
             await self._compute(compute)
             await self._write_all(rows)
             core.projections.written(tail)
+            if tail.erases:
+                core.erasable.set()
+
+    async def _write_statistics(self) -> None:
+        statistics = self._core.statistics
+        rows, seq = statistics.rows(), statistics.seq
+        await self._write_all(rows)
+        statistics.written(seq)
+
+    async def _forget_hours(self) -> None:
+        """S4: some of the hours that have left the window, if there are any; right behind a `flush`, which has written
+        all that is not of the running hour or the one before."""
+        statistics = self._core.statistics
+        rows = self._core.journal.scan(Table.STATISTICS, *statistics.ended(self._core.clock.now()), SLICE)
+        if rows:
+            await self._write([Change(Table.STATISTICS, key, None) for key, _ in rows])
+            statistics.forget(rows)
 
     async def _write_states(self, slots: list[Slot], queues: list[int], checkpoint: Checkpoint) -> bool:
         """Snapshots, and behind them the checkpoint, unless a state is missing: says so."""
@@ -128,6 +163,8 @@ class Keeper:
                 await trio.lowlevel.checkpoint()
         numbers = pack_row([core.catalogue.next_queue, core.catalogue.next_partition])
         rows.append(Change(Table.META, NUMBERS, numbers))
+        if core.keys_used:
+            rows.append(Change(Table.META, KEYS, pack_row(sorted(core.keys_used))))
         if complete:
             rows.append(Change(Table.META, CHECKPOINT, pack_row(list(checkpoint))))
         await self._write_all(rows)

@@ -138,6 +138,7 @@ class PopRequest:
         "reply",
         "scope",
         "since_seq",
+        "ticked",
         "ticket",
         "wait",
         "work",
@@ -173,6 +174,7 @@ class PopRequest:
         self.ticket = 0
         self.since_seq = 0
         self.insisted = False
+        self.ticked = False
         self.parked = 0
         self.abandoned = False
         self.granted: list[Granted] = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 import trio
+from msgspec.structs import replace
 
 from queen.actors import availability
 from queen.actors.carrying import FAILED, Fatal, carry_out
@@ -18,12 +19,14 @@ from queen.actors.decision import Decision
 from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
 from queen.actors.partition_rules import decide
 from queen.actors.partition_state import Partition, evolve
+from queen.actors.sealing import readable, sealed
 from queen.commands import PartitionCommand, Pop, Tick
 from queen.errors import Busy, Quarantined, Unavailable
-from queen.events import Event, GroupJoined, MessagesPushed
+from queen.events import Event, GroupJoined, MessagesDeleted, MessagesPushed
 from queen.history import History, PushedRun
 from queen.messages import Caller
 from queen.names import DEFAULT_GROUP
+from queen.replies import Grant
 
 if TYPE_CHECKING:
     from queen.actors.residents import Residents
@@ -127,13 +130,23 @@ class PartitionActor:
                 self.apply(decision, now, self._core.clock.shift())
                 self.record(decision, _SERVER, now, self._core.clock.shift())
             self.deadline = availability.next_deadline(self.state, self.slot.queue.options, self.history)
+            if any(isinstance(event, MessagesDeleted) for event in decision.events):
+                return  # T4: retention has time, and nobody waits for it; the router ticks on
 
     def decide(self, command: PartitionCommand, now: int) -> Decision:
         """What the rules say. Raises their refusal."""
         group = getattr(command, "group", None)
         if group is not None and group not in self.state.groups and isinstance(command, Pop):
             self.meet(group)
-        return decide(self.state, command, now, self.slot.queue.options, self.history)
+        options = self.slot.queue.options
+        decision = decide(self.state, command, now, options, self.history)
+        if options.encryption_enabled and decision.payloads:
+            return sealed(decision, self._core.ring, self._core.keys_used)
+        if self._core.keys_lost and isinstance(command, Pop) and isinstance(decision.reply, Grant):
+            count = readable(decision.reply, self.history, self._core.keys_lost)
+            if count < len(decision.reply.taken):
+                return decide(self.state, replace(command, batch=count), now, options, self.history)
+        return decision
 
     def apply(self, decision: Decision, now: int, shift: int) -> None:
         """Change the state."""
@@ -157,7 +170,7 @@ class PartitionActor:
         return shift
 
     def announce(self) -> None:
-        """Tell the router what there is and when time matters next, and the queue how full it is."""
+        """Tell the router what there is and when time matters next, and the queue what it holds."""
         if self.quarantined:
             # Nothing to be had and nothing to wait for: other partitions and whole queues go on.
             for group in self.state.groups:
@@ -166,10 +179,7 @@ class PartitionActor:
         if self.broken:
             return  # it speaks when it has been rebuilt
         options = self.slot.queue.options
-        view = self.state.groups[DEFAULT_GROUP]
-        depth = view.pending + view.processing
-        self.slot.queue.depth += depth - self.slot.depth
-        self.slot.depth = depth
+        self.slot.tell(self.state.groups[DEFAULT_GROUP].counts)
         self._note_leases()
         self.deadline = availability.next_deadline(self.state, options, self.history)
         now = self._core.clock.now()

@@ -25,6 +25,7 @@ from queen.events import (
     PartitionCreated,
     Run,
 )
+from queen.figures import Counts
 from queen.names import DEFAULT_GROUP
 
 
@@ -73,6 +74,11 @@ class GroupView:
     def processing(self) -> int:
         """How many messages are leased."""
         return len(self.open) - len(self.waiting)
+
+    @property
+    def counts(self) -> Counts:
+        """Messages by status (S1)."""
+        return Counts(self.pending, len(self.open) - len(self.waiting), self.completed, self.failed, self.dead_letter)
 
 
 @dataclass(slots=True)

@@ -59,6 +59,13 @@ class RangeSet:
             return self._stops[index]
         return number
 
+    def last_before(self, number: int) -> int:
+        """The last number before `number` that is not included."""
+        index = bisect_right(self._starts, number - 1) - 1
+        if index >= 0 and number <= self._stops[index]:
+            return self._starts[index] - 1
+        return number - 1
+
     def count_from(self, number: int) -> int:
         """How many included numbers are `number` or greater."""
         index = bisect_right(self._starts, number) - 1

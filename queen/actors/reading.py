@@ -12,7 +12,9 @@ from queen.replies import Grant
 
 
 def read_granted(core: Core, granted: list[Granted], group: str | None) -> Iterator[Message]:
-    """The messages, in order; those that were deleted in the meantime are left out."""
+    """The messages, in order; those that were deleted in the meantime are left out.
+
+    Raises `SealBroken` for one that does not open."""
     shift = core.clock.shift()
     for slot, grant in granted:
         options = slot.queue.options
@@ -30,6 +32,8 @@ def read_granted(core: Core, granted: list[Granted], group: str | None) -> Itera
                 payload = record.payload(index)
                 if payload is None or position in slot.deleted:
                     continue
+                if pushed.key is not None:
+                    payload = core.ring.open(pushed.key, payload, message_id(base, index))
                 given = pushed.transaction_ids[index] if pushed.transaction_ids else None
                 name = generated if given is None else given
                 core.projections.delivered(name, Place(slot.number, position, message_id(base, index)))

@@ -4,6 +4,7 @@ Derived data that does not fit the journal is no evidence: it is dropped and fol
 journal is never dropped.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import structlog
@@ -12,16 +13,17 @@ from queen.actors import catalogue_state
 from queen.actors.availability import blocked, next_deadline, offer
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
-from queen.actors.keeper import CHECKPOINT, NUMBERS, SLICE, Checkpoint
+from queen.actors.keeper import CHECKPOINT, KEYS, NUMBERS, SLICE, Checkpoint
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.residents import Residents
 from queen.actors.router import Router
 from queen.actors.snapshots import VERSION, read_partition, read_queue
+from queen.actors.statistics import MINUTES
 from queen.errors import ChainBroken
 from queen.names import DEFAULT_GROUP
 from queen.store.chain import follow
 from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack, unpack_row
-from queen.store.journal import Table
+from queen.store.journal import Change, Table
 from queen.store.keys import number, u64
 from queen.store.projections import TAIL_LIMIT
 
@@ -43,11 +45,14 @@ class Recovery:
         """Fold everything; afterwards the house, the catalogue and the router's lines are complete."""
         checkpoint = self._checkpoint()
         self._core.catalogue.next_queue, self._core.catalogue.next_partition = self._numbers()
+        row = self._core.journal.get(Table.META, KEYS)
+        self._core.keys_used.update(unpack_row(row) if row is not None else ())
         self._read_queues()
+        self._resume()
+        self._read_statistics()
         self._read_touched({partition_of(frame) for _, frame in self._core.journal.frames(checkpoint.seq)})
-        last = self._fold(checkpoint)
-        if last is not None:
-            self._core.clock.resume(last.at, last.shift)
+        self._fold(checkpoint)
+        self._note_keys()
         self._house.checkpoint = checkpoint.seq
         # Only now, with the time and every option as they are: what the others have depends on both (T5).
         self._read_others()
@@ -61,15 +66,20 @@ class Recovery:
     def _checkpoint(self) -> Checkpoint:
         row = self._core.journal.get(Table.META, CHECKPOINT)
         if row is not None:
-            seq, digest = unpack_row(row)
-            frame = self._core.journal.frame(seq) if seq else b""
-            if seq == 0 or (frame is not None and digest_of(unpack(seq, frame)) == digest):
-                return Checkpoint(seq, digest)
-            log.warning("the projections do not fit the journal; they are made anew", checkpoint=seq)
+            checkpoint = Checkpoint(*unpack_row(row))
+            if checkpoint.version == VERSION and self._fits(checkpoint):
+                return checkpoint
+            log.warning("the projections are not this journal's or this Queen's; they are made anew", found=checkpoint)
         for table in Table:
             if table is not Table.META:
                 self._core.journal.clear(table)
         return Checkpoint(0, ORIGIN)
+
+    def _fits(self, checkpoint: Checkpoint) -> bool:
+        if not checkpoint.seq:
+            return True
+        frame = self._core.journal.frame(checkpoint.seq)
+        return frame is not None and digest_of(unpack(checkpoint.seq, frame)) == checkpoint.digest
 
     def _numbers(self) -> tuple[int, int]:
         row = self._core.journal.get(Table.META, NUMBERS)
@@ -81,6 +91,17 @@ class Recovery:
     def _read_queues(self) -> None:
         for key, values in self._rows(Table.QUEUES):
             self._core.catalogue.add(read_queue(key, values))
+
+    def _resume(self) -> None:
+        head = self._core.journal.head
+        if head:
+            last = self._core.records.read(head)
+            self._core.clock.resume(last.at, last.shift)
+
+    def _read_statistics(self) -> None:
+        statistics = self._core.statistics
+        start, stop = statistics.begin(self._core.clock.now())
+        statistics.load(self._core.journal.get(Table.STATISTICS, MINUTES), self._scan(Table.STATISTICS, start, stop))
 
     def _read_touched(self, touched: set[int]) -> None:
         """Slots and states of the partitions that the records behind the checkpoint concern."""
@@ -108,23 +129,21 @@ class Recovery:
         self._states[key] = state, seq
         return slot
 
-    def _rows(self, table: Table) -> Any:
-        start = b""
-        while rows := self._core.journal.scan(table, start, None, _PAGE):
-            for key, value in rows:
-                yield number(key), _checked(table, value)
+    def _rows(self, table: Table) -> Iterator[tuple[int, list[Any]]]:
+        for key, value in self._scan(table):
+            yield number(key), _checked(table, value)
+
+    def _scan(self, table: Table, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        while rows := self._core.journal.scan(table, start, stop, _PAGE):
+            yield from rows
             start = rows[-1][0] + b"\0"
 
-    def _fold(self, checkpoint: Checkpoint) -> Record | None:
-        """Apply what the checkpoint does not cover; returns the journal's last record."""
-        record: Record | None = None
+    def _fold(self, checkpoint: Checkpoint) -> None:
+        """Apply what the checkpoint does not cover."""
         for record, _ in follow(self._core.journal.frames(checkpoint.seq), checkpoint.seq, checkpoint.digest):
             self._apply(record)
             if self._core.projections.size >= TAIL_LIMIT:
                 self._write_tail()
-        if record is None and checkpoint.seq:
-            record = self._core.records.read(checkpoint.seq)
-        return record
 
     def _apply(self, record: Record) -> None:
         catalogue = self._core.catalogue
@@ -133,7 +152,10 @@ class Recovery:
             if queue is not None and not catalogue_state.replayed(catalogue, event, record.partition):
                 catalogue_state.evolve(catalogue, record.seq, record.partition, event, record.at, record.shift)
                 self._core.dirty_queues.add(queue)
+        if record.pushed is not None and record.pushed.key is not None:
+            self._core.keys_used.add(record.pushed.key)
         self._core.projections.add(record.seq, record.partition, record.at, record.shift, record.events)
+        self._core.statistics.add(record.seq, record.partition, record.at, record.shift, record.events)
         if record.partition and record.partition in catalogue.slots:
             state, seq = self._states.get(record.partition) or (Partition(record.partition), 0)
             if record.seq > seq:
@@ -141,19 +163,30 @@ class Recovery:
                     evolve(state, event, record.at, record.shift)
                 self._states[record.partition] = state, record.seq
 
+    def _note_keys(self) -> None:
+        core = self._core
+        core.keys_lost = frozenset(core.keys_used) - core.ring.names
+        if core.keys_lost:
+            log.warning("messages may be encrypted with keys that are not here", keys=sorted(core.keys_lost))
+
     def _write_tail(self) -> None:
         """Keep memory bounded while a long journal is folded."""
         tail = self._core.projections.freeze()
-        rows = tail.changes(dict(self._core.projections.settled_rows(tail)))
+        self._write(tail.changes(dict(self._core.projections.settled_rows(tail))))
+        self._core.projections.written(tail)
+        self._write_statistics()
+
+    def _write_statistics(self) -> None:
+        self._write(self._core.statistics.rows())
+        self._core.statistics.written(self._core.statistics.seq)
+
+    def _write(self, rows: list[Change]) -> None:
         for start in range(0, len(rows), SLICE):
             self._core.journal.commit(self._core.journal.head, (), rows[start : start + SLICE])
-        self._core.projections.written(tail)
 
     def _announce(self, slot: Slot, state: Partition) -> None:
         options, history = slot.queue.options, self._core.projections.history(slot.number)
-        view = state.groups[DEFAULT_GROUP]
-        slot.depth = view.pending + view.processing
-        slot.queue.depth += slot.depth
+        slot.tell(state.groups[DEFAULT_GROUP].counts)
         now = self._core.clock.now()
         found = offer(state, DEFAULT_GROUP, options, history)
         held = blocked(state, DEFAULT_GROUP, options, history) if found is None or found.ready_at > now else None

@@ -6,18 +6,19 @@ A pop is parked in the same step that finds nothing, so no wake-up falls between
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import trio
 
 from queen.actors.availability import Offer
-from queen.actors.catalogue_rules import group_started, start_group
-from queen.actors.catalogue_state import Group, Queue, Slot
+from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
 from queen.actors.lines import Line, Timers
 from queen.actors.mailbox import Granted, Part, PopRequest, Work
+from queen.actors.offers import Offers
 from queen.actors.residents import Residents
 from queen.actors.waiting import Waiting
 from queen.commands import Pop, Tick
@@ -29,23 +30,36 @@ from queen.replies import Grant, Nothing
 
 INBOX_STEPS = 256
 """Messages handled before others may run."""
+TIMER_STEPS = 32
+"""The same for deadlines: each may mean some milliseconds of work for a partition, and many come at one instant."""
+LETS_PASS = 32
+"""Parked pops that one that can't wait lets go first; with more of them, it would flood the partition's mailbox."""
 _SERVER = Caller("server")
 _NOTHING = Nothing()
 
 
+class _Round:
+    """Ticks that partitions have been sent and not carried out yet, and the pops that wait for them."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.requests: list[PopRequest] = []
+
+
 class Router:
-    """See the module. `lines` are kept per queue number and group number."""
+    """See the module."""
 
     def __init__(self, core: Core, house: Residents) -> None:
         self._core = core
         self._house = house
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = trio.Event()
-        self._lines: dict[tuple[int, int], Line] = {}
+        self._offers = Offers(core, house)
         self._waiting = Waiting()
         self._timers = Timers()
         self._tickets = 0
         self._closing = False
+        self._round = _Round()
 
     @property
     def parked(self) -> int:
@@ -94,13 +108,16 @@ class Router:
                 if not self._inbox:
                     break
                 self._inbox.popleft()()
-            now = self._core.clock.now()
-            for slot, group in self._timers.due(now):
-                self._time_for(slot, group, now)
+            self._run_timers(TIMER_STEPS)
             if self._inbox:
                 await trio.lowlevel.checkpoint()
             else:
                 await self._sleep()
+
+    def _run_timers(self, limit: int | None = None) -> None:
+        now = self._core.clock.now()
+        for slot, group in islice(self._timers.due(now), limit):
+            self._time_for(slot, group, now)
 
     def _tell(self, step: Callable[[], Any]) -> None:
         self._inbox.append(step)
@@ -128,92 +145,57 @@ class Router:
         if request.abandoned:
             self._release(request)
             return
-        known = len(self._lines)
-        slot = self._choose(request)
-        if len(self._lines) > known:
+        known = len(self._offers)
+        slot = self._offers.choose(request)
+        if len(self._offers) > known:
             # Partitions were asked for the first time; what they say stands in the inbox in front of this, and may be
             # better than what was found (O4).
             self._tell(partial(self._serve, request))
             return
         if slot is None and not request.granted and not request.wait:
-            slot = self._in_between(request)
+            slot = self._offers.in_between(request)
         if slot is not None:
             self._queue_up(request, slot)
         elif request.granted:
             self._finish(request)
         elif request.wait and not self._closing:
             self._waiting.park(request)
-        else:
-            request.reply.set(self._held(request))
+        elif not self._await_ticks(request):
+            request.reply.set(self._offers.held(request))
+
+    def _await_ticks(self, request: PopRequest) -> bool:
+        """Whether the pop is to be served again, once, when the partitions have done what is due now: it is not to
+        find nothing because a lease or a delay that is over has not been looked at yet (L5)."""
+        self._run_timers()
+        if request.ticked or not self._round.left:
+            return False
+        request.ticked = True
+        self._round.requests.append(request)
+        self._round = _Round()
+        return True
 
     def _queue_up(self, request: PopRequest, slot: Slot) -> None:
-        """Send the pop, behind everybody who has waited longer for that partition (O5)."""
+        """Send the pop, behind those who have waited longer for that partition (O5)."""
         queue = slot.queue
-        while True:
+        for _ in range(LETS_PASS):
             first = self._waiting.peek(queue.name, slot.name, queue.namespace, queue.task, request.group)
             if first is None or first.ticket > request.ticket:
                 break
             self._waiting.leave(first)
             self._send(first, slot)
+            if request.wait and not request.granted:
+                self._waiting.park(request)  # its turn comes when the partition speaks
+                return
         self._send(request, slot)
 
-    def _choose(self, request: PopRequest) -> Slot | None:
-        scope = request.scope
-        if scope.partition is not None and scope.queue is not None:
-            slot = self._core.catalogue.slot(scope.queue, scope.partition)
-            if slot is None:
-                return None
-            line = self._line(slot.queue, request)
-            asks = line.is_ready(slot) or line.is_taken(slot) or self._house.is_quarantined(slot)
-            return slot if asks else None
-        for queues in self._candidates(request):
-            heads = [best for queue in queues if (best := self._line(queue, request).best()) is not None]
-            if heads:
-                return min(heads, key=lambda head: head[0])[1]
-        return None
-
-    def _in_between(self, request: PopRequest) -> Slot | None:
-        """A partition that another pop is on its way to, asked once by a pop that can't wait for what it says: it may
-        have something left, and knows the cause if not (L3)."""
-        if request.insisted or request.scope.partition is not None:
-            return None
-        for queues in self._candidates(request):
-            for queue in queues:
-                slot = self._line(queue, request).taken()
-                if slot is not None:
-                    request.insisted = True
-                    return slot
-        return None
-
-    def _candidates(self, request: PopRequest) -> Iterator[list[Queue]]:
-        """The queues to look at, those of one priority at a time, highest first (O4)."""
-        scope = request.scope
-        if scope.queue is not None:
-            queue = self._core.catalogue.queues.get(scope.queue)
-            yield [] if queue is None else [queue]
-            return
-        matching: dict[int, list[Queue]] = {}
-        for queue in self._matching(request):
-            matching.setdefault(queue.options.priority, []).append(queue)
-        for priority in sorted(matching, reverse=True):
-            yield matching[priority]
-
-    def _matching(self, request: PopRequest) -> list[Queue]:
-        namespace, task = request.scope.namespace, request.scope.task
-        return [
-            queue
-            for queue in self._core.catalogue.queues.values()
-            if namespace in (None, queue.namespace) and task in (None, queue.task)
-        ]
-
     def _send(self, request: PopRequest, slot: Slot) -> None:
-        group = self._group(slot.queue, request)
+        group = self._offers.group(slot.queue, request)
         lease = (request.lease_base + len(request.granted)).to_bytes(16)
         command = Pop(group.number, request.batch, lease, request.auto_ack, request.worker)
         work = Work((Part(slot, command),), request.caller, decided=partial(self._decided, request, slot))
         request.work = work
         if slot.queue.options.ordering == STRICT:
-            self._lines[slot.queue.number, group.number].take(slot)
+            self._offers.line(slot.queue, request).take(slot)
         try:
             self._house.awake(slot).put(work)
         except QueenError as error:
@@ -261,7 +243,7 @@ class Router:
         request.wait = False
         if request.parked:
             self._waiting.leave(request)
-            request.reply.set(self._held(request))
+            request.reply.set(self._offers.held(request))
 
     def _forget(self, request: PopRequest) -> None:
         # What a partition is still asked for will be dropped unseen; what it has decided has come back before this.
@@ -274,22 +256,12 @@ class Router:
         if granted and not request.auto_ack:
             self._house.release([grant.lease for _, grant in granted])
 
-    def _held(self, request: PopRequest) -> Nothing:
-        scope = request.scope
-        if scope.partition is not None and scope.queue is not None:
-            slot = self._core.catalogue.slot(scope.queue, scope.partition)
-            return _NOTHING if slot is None else self._line(slot.queue, request).held(slot)
-        found = [self._line(queue, request).held() for queues in self._candidates(request) for queue in queues]
-        return min((nothing for nothing in found if nothing.until is not None), key=_until, default=_NOTHING)
-
     # -- what partitions say ------------------------------------------------------------------------------
 
     def _offered(self, slot: Slot, group: int, offer: Offer | None, held: Nothing | None) -> None:
-        line = self._lines.get((slot.queue.number, group))
+        line = self._offers.known(slot.queue, group)
         if line is None:
-            if group:
-                return  # nobody has asked for this group since the start; its first pop asks the partitions
-            line = self._lines[slot.queue.number, group] = Line()
+            return  # nobody has asked for this group since the start; its first pop asks the partitions
         line.offer(slot, offer, held)
         if not group:
             self._meet_parked(slot)
@@ -314,7 +286,7 @@ class Router:
         if group is None:
             self._tick(slot)
             return
-        line = self._lines.get((slot.queue.number, group))
+        line = self._offers.known(slot.queue, group)
         offer = line.offers.get(slot) if line is not None else None
         if line is None or offer is None:
             return
@@ -324,10 +296,23 @@ class Router:
             self._ready(line, slot, group)
 
     def _tick(self, slot: Slot) -> None:
+        ticked = self._round
+
+        def decided(replies: list[Any] | None, error: BaseException | None) -> None:
+            self._tell(partial(self._ticked, ticked))
+
         try:
-            self._house.awake(slot).put(Work((Part(slot, Tick()),), _SERVER))
+            self._house.awake(slot).put(Work((Part(slot, Tick()),), _SERVER, decided=decided))
         except QueenError:
-            pass  # a full mailbox ticks with its next command, and sets the next deadline then
+            return  # a full mailbox ticks with its next command, and sets the next deadline then
+        ticked.left += 1
+
+    def _ticked(self, ticked: "_Round") -> None:
+        ticked.left -= 1
+        if not ticked.left:
+            requests, ticked.requests = ticked.requests, []
+            for request in requests:
+                self._serve(request)
 
     def _reconsider(self, queue: Queue) -> None:
         self._meet_parked(next(iter(queue.slots.values())))  # its namespace and task may be others
@@ -336,7 +321,7 @@ class Router:
         else:
             concerned = self._house.awake_in(queue)
             for group in queue.groups.values():
-                line = self._lines.get((queue.number, group.number))
+                line = self._offers.known(queue, group.number)
                 if line is not None:
                     concerned |= line.known()
         for slot in sorted(concerned, key=_number):
@@ -347,38 +332,14 @@ class Router:
         queue = slot.queue
         for name in self._waiting.groups():
             group = queue.groups.get(name)
-            if group is None or (queue.number, group.number) not in self._lines:
+            if group is None or self._offers.known(queue, group.number) is None:
                 request = self._waiting.peek(queue.name, slot.name, queue.namespace, queue.task, name)
                 if request is not None:
-                    self._line(queue, request)
+                    self._offers.line(queue, request)
 
     def _drain(self) -> None:
         for request in self._waiting.drain():
-            request.reply.set(self._held(request))
-
-    # -- groups -------------------------------------------------------------------------------------------
-
-    def _line(self, queue: Queue, request: PopRequest) -> Line:
-        group = self._group(queue, request)
-        line = self._lines.get((queue.number, group.number))
-        if line is None:
-            line = self._lines[queue.number, group.number] = Line()
-            if group.number:
-                self._house.introduce(queue, group.number)
-        return line
-
-    def _group(self, queue: Queue, request: PopRequest) -> Group:
-        """The request's group in this queue, met now if it is new (G2)."""
-        group = queue.groups.get(request.group)
-        if group is None:
-            assert request.group is not None, "every queue has the default group"
-            group = start_group(queue, request.group, request.new_only, request.from_at, request.since_seq)
-            queue.groups[request.group] = group
-            queue.next_group += 1
-            if group.after_seq or group.from_at:
-                self._core.record_catalogue(group_started(queue, group), request.caller)
-                group = queue.groups[request.group]
-        return group
+            request.reply.set(self._offers.held(request))
 
 
 def _name(queue: Queue, number: int) -> str | None:
@@ -389,7 +350,3 @@ def _name(queue: Queue, number: int) -> str | None:
 
 def _number(slot: Slot) -> int:
     return slot.number
-
-
-def _until(nothing: Nothing) -> int:
-    return nothing.until or 0

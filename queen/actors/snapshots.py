@@ -1,7 +1,8 @@
 """A partition's state as plain values and back, for the rows of PARTITIONS; the same for queues. Pure.
 
-A row starts with a version. One of another version is worthless, and everything is folded from the journal anew.
-Equal states have equal rows, whatever order things came in: so rows can be compared with what the journal says.
+A row starts with the version of its form, as does the checkpoint: rows of another version are worthless, and all is
+folded from the journal anew. Equal states have equal rows, whatever order things came in: so rows can be compared with
+what the journal says.
 """
 
 from typing import Any
@@ -11,7 +12,7 @@ from queen.actors.partition_state import GroupView, Lease, Open, Partition
 from queen.actors.ranges import RangeSet
 from queen.names import DEFAULT_GROUP
 
-VERSION = 1
+VERSION = 2
 
 
 def partition_row(slot: Slot, state: Partition, seq: int, unrecorded: set[int]) -> list[Any]:

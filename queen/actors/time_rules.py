@@ -17,6 +17,8 @@ from queen.options import QueueOptions
 
 # Messages per tick: some milliseconds of work.
 TICK_LIMIT = 1000
+# The same for retention, which has a minute (T4) and may concern all of a large queue at one instant.
+DROP_LIMIT = 250
 
 
 def tick(state: Partition, now: int, options: QueueOptions, history: History) -> Decision:
@@ -69,7 +71,7 @@ def _drop_pending(state: Partition, now: int, options: QueueOptions, history: Hi
     late = [
         (position, message.pushed_at)
         for position, message in _pending_before(
-            state, view, now - options.retention_seconds * SECOND, options, history
+            state, view, now - options.retention_seconds * SECOND, options, history, DROP_LIMIT
         )
     ]
     if not late:
@@ -90,15 +92,15 @@ def _drop_settled(state: Partition, now: int, options: QueueOptions, history: Hi
     swept = state.swept_seq
     looked = 0
     for record in history.settlements(state.swept_seq):
-        if record.at > due or looked >= TICK_LIMIT:
+        if record.at > due or looked >= DROP_LIMIT:
             break
         for first, count, pushed_at in record.runs:
             for start, stop in state.deleted.gaps(first, first + count):
                 looked += stop - start
                 for position in range(start, stop):
-                    if len(chosen) < TICK_LIMIT and _done(state, position, due, history):
+                    if len(chosen) < DROP_LIMIT and _done(state, position, due, history):
                         chosen[position] = pushed_at
-        if len(chosen) < TICK_LIMIT:
+        if len(chosen) < DROP_LIMIT:
             swept = record.seq
     if swept == state.swept_seq and not chosen:
         return []
@@ -124,10 +126,15 @@ def count_settled(state: Partition, positions: list[int], history: History) -> t
 
 
 def _pending_before(
-    state: Partition, view: GroupView, pushed_by: int, options: QueueOptions, history: History
+    state: Partition,
+    view: GroupView,
+    pushed_by: int,
+    options: QueueOptions,
+    history: History,
+    limit: int = TICK_LIMIT,
 ) -> Iterator[tuple[int, Open]]:
-    """Pending messages pushed at or before `pushed_by`, in order of position, up to the limit of a tick."""
-    left = TICK_LIMIT
+    """Pending messages pushed at or before `pushed_by`, in order of position, up to `limit`."""
+    left = limit
     for position in sorted(position for _, position in view.waiting):
         message = view.open[position]
         if message.pushed_at <= pushed_by and left:

@@ -119,7 +119,10 @@ def pack(
     payloads: Sequence[bytes] = (),
 ) -> tuple[bytes, bytes]:
     """The frame of a record and its digest. `payloads` are as long and as many as the MessagesPushed says."""
-    facts = cbor2.dumps([shift, who, request, msgspec.to_builtins(events, builtin_types=(bytes,))])
+    plain = [shift, who, request, msgspec.to_builtins(events, builtin_types=(bytes,))]
+    # What no start could read must not be written, however it came here (a float among integers, say).
+    msgspec.convert(plain, _Facts, builtin_types=(bytes,))
+    facts = cbor2.dumps(plain)
     if b"\xc2" in facts or b"\xc3" in facts:
         # These bytes start a number of more than 64 bits, which no reader would take: better to fail now than at
         # the next start. They also turn up in ids and in text, so only the decoder knows.

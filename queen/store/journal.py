@@ -19,6 +19,8 @@ class Table(enum.StrEnum):
     IDS = "ids"
     SETTLED = "settled"
     SETTLEMENTS = "settlements"
+    STATISTICS = "statistics"
+    ERASURES = "erasures"
 
 
 class Change(NamedTuple):
@@ -27,6 +29,16 @@ class Change(NamedTuple):
     table: Table
     key: bytes
     value: bytes | None
+
+
+class Replacement(NamedTuple):
+    """Put `frame` in the place of the frame of that number, which must exist: for erasure alone (R5, T4)."""
+
+    seq: int
+    frame: bytes
+
+
+Edit = Change | Replacement
 
 
 class Room(NamedTuple):
@@ -47,8 +59,9 @@ class Journal(Protocol):
     def epoch(self) -> int:
         """The fencing epoch that this opening claimed; each opening claims a greater one."""
 
-    def commit(self, expected: int, frames: Sequence[bytes], changes: Sequence[Change] = ()) -> None:
-        """Append the frames behind number `expected` and make the changes: all or nothing, synced on return.
+    def commit(self, expected: int, frames: Sequence[bytes], edits: Sequence[Edit] = ()) -> None:
+        """Append the frames behind number `expected` and make the edits: all or nothing, synced on return. Only
+        frames up to `expected` can be replaced.
 
         Raises `StoreFull` (nothing was written) where there is no room, `StoreFailed` where the outcome is
         unknown (every later commit then fails too), `Conflict` where the head is not `expected` or another

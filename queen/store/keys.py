@@ -103,3 +103,19 @@ def read_settlement(row: tuple[bytes, bytes]) -> tuple[int, int, int]:
     """(partition, seq, at) of a row."""
     partition, seq = _PAIR.unpack(row[0])
     return partition, seq, number(row[1])
+
+
+def erasure_key(partition: int, first: int) -> bytes:
+    """ERASURES: the payloads of deleted messages from position `first` on are to go."""
+    return _PAIR.pack(partition, first)
+
+
+def erasure_value(length: int) -> bytes:
+    """How many of them."""
+    return _U64.pack(length)
+
+
+def read_erasure(key: bytes, value: bytes) -> tuple[int, int, int]:
+    """(partition, first position, the position behind the last) of a row."""
+    partition, first = _PAIR.unpack(key)
+    return partition, first, first + number(value)

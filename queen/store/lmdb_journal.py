@@ -11,32 +11,23 @@ import threading
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
 import lmdb
 
 from queen.errors import Conflict, FormatUnknown, StoreFailed, StoreFull
-from queen.store.journal import Change, Room, Table
+from queen.store.journal import Edit, Room, Table
 from queen.store.lmdb_file import unmap_pages
+from queen.store.lmdb_rows import KEY, PAGE_HEADER, Transaction, append, edit
 
 MAP_SIZE: Final = 1 << 40
 """Address space, not disk: the file grows as it is written."""
 RESERVE: Final = 64 << 20
 """Bytes that `room` keeps back, so that acknowledgements are still written when pushes are refused (W4)."""
 
-# In quotes: it takes a parameter in the stubs alone.
-_Transaction: TypeAlias = "lmdb.Transaction[bytes]"
-
 _FORMAT = 0
 _EPOCH = b"epoch"
-_KEY = struct.Struct(">QH")
 _NUMBER = struct.Struct(">Q")
-# A value that doesn't fit a leaf gets pages of its own, with one header of 16 bytes. Values that span several pages
-# need neighbouring free ones, which a worn file has not (100 kB values reused no page at all); so frames are cut into
-# chunks that fill one page exactly, 4,080 bytes where a page is 4,096. Every key names a chunk, also a lone one: one
-# form of key, and a frame's length need not be known to find its parts.
-_PAGE_HEADER = 16
-_MAX_CHUNKS = 1 << 16
 # One read transaction of `frames` brings at most this much.
 _READ_FRAMES = 256
 _READ_BYTES = 1 << 20
@@ -64,7 +55,7 @@ class LmdbJournal:
         self._tables = {table: self._database(table) for table in Table}
         stat = env.stat()
         self._page = stat["psize"]
-        self._chunk = self._page - _PAGE_HEADER
+        self._chunk = self._page - PAGE_HEADER
         self._epoch = 0
         self._head = 0
 
@@ -120,8 +111,8 @@ class LmdbJournal:
 
     # -- writing ------------------------------------------------------------------------------------------
 
-    def commit(self, expected: int, frames: Sequence[bytes], changes: Sequence[Change] = ()) -> None:
-        """Append the frames behind number `expected` and make the changes: all or nothing, synced on return."""
+    def commit(self, expected: int, frames: Sequence[bytes], edits: Sequence[Edit] = ()) -> None:
+        """Append the frames behind number `expected` and make the edits: all or nothing, synced on return."""
         with self._turn:
             self._check_usable()
             if expected != self._head:
@@ -130,8 +121,10 @@ class LmdbJournal:
             try:
                 if txn.get(_EPOCH, db=self._fence) != _NUMBER.pack(self._epoch):
                     raise Conflict("Another opening has taken this journal over.")
-                self._append(txn, expected, frames)
-                self._change(txn, changes)
+                if not append(txn, self._journal, self._chunk, expected, frames):
+                    self._failed = True
+                    raise StoreFailed(f"The journal holds records behind its head, {expected}: it must not be written.")
+                edit(txn, self._journal, self._tables, self._chunk, edits, expected)
             except lmdb.Error as error:
                 # Nothing is visible before the commit, whatever pages were written early.
                 txn.abort()
@@ -154,43 +147,7 @@ class LmdbJournal:
                 raise self._before_commit(error) from error
             self._finish(txn, 0)
 
-    def _append(self, txn: _Transaction, expected: int, frames: Sequence[bytes]) -> None:
-        size = self._chunk
-        items: list[tuple[bytes, bytes | memoryview]] = []
-        for seq, frame in enumerate(frames, expected + 1):
-            if len(frame) <= size:
-                items.append((_KEY.pack(seq, 0), frame))
-                continue
-            view = memoryview(frame)
-            assert len(view) <= size * _MAX_CHUNKS, f"frame {seq} is too long: {len(view)} bytes"
-            items.extend(
-                (_KEY.pack(seq, chunk), view[start : start + size])
-                for chunk, start in enumerate(range(0, len(view), size))
-            )
-        if not items:
-            return
-        # A key out of order is not refused but left out, and the transaction would still commit: count.
-        _, added = txn.cursor(self._journal).putmulti(items, append=True)
-        if added != len(items):
-            self._failed = True
-            raise StoreFailed(f"The journal holds records behind its head, {expected}: this Queen must not go on.")
-
-    def _change(self, txn: _Transaction, changes: Sequence[Change]) -> None:
-        # The last change of a key wins; in key order and in one call LMDB is quickest.
-        latest: dict[Table, dict[bytes, bytes | None]] = {}
-        for table, key, value in changes:
-            assert key, "an empty key"
-            latest.setdefault(table, {})[key] = value
-        for table, rows in latest.items():
-            db = self._tables[table]
-            puts = sorted((key, value) for key, value in rows.items() if value is not None)
-            if puts:
-                txn.cursor(db).putmulti(puts)
-            for key, value in rows.items():
-                if value is None:
-                    txn.delete(key, db=db)
-
-    def _begin(self) -> _Transaction:
+    def _begin(self) -> Transaction:
         try:
             return self._env.begin(write=True)
         except lmdb.Error as error:
@@ -206,7 +163,7 @@ class LmdbJournal:
         self._failed = True
         return StoreFailed(f"The journal can't be written: {error}.")
 
-    def _finish(self, txn: _Transaction, size: int) -> None:
+    def _finish(self, txn: Transaction, size: int) -> None:
         """Commit, or raise `StoreFull` where it is sure that nothing was committed, else `StoreFailed`.
 
         LMDB writes the pages, syncs them, and only then writes the meta page that makes them count. A failure up
@@ -247,11 +204,11 @@ class LmdbJournal:
     def frame(self, seq: int) -> bytes | None:
         """The frame of that number, or None."""
         with self._reading() as txn:
-            first = txn.get(_KEY.pack(seq, 0), db=self._journal)
+            first = txn.get(KEY.pack(seq, 0), db=self._journal)
             if first is None or len(first) < self._chunk:
                 return first
             cursor = txn.cursor(self._journal)
-            cursor.set_key(_KEY.pack(seq, 0))
+            cursor.set_key(KEY.pack(seq, 0))
             prefix, parts = _NUMBER.pack(seq), []
             for key, part in cursor:
                 if not key.startswith(prefix):
@@ -271,10 +228,10 @@ class LmdbJournal:
         latest = size = 0
         with self._reading() as txn:
             cursor = txn.cursor(self._journal)
-            if not cursor.set_range(_KEY.pack(start, 0)):
+            if not cursor.set_range(KEY.pack(start, 0)):
                 return page
             for key, part in cursor:
-                seq = _KEY.unpack(key)[0]
+                seq = KEY.unpack(key)[0]
                 if parts and seq != latest:
                     page.append((latest, b"".join(parts)))
                     parts = []
@@ -320,7 +277,7 @@ class LmdbJournal:
                 rows.append(row)
         return rows
 
-    def _reading(self) -> _Transaction:
+    def _reading(self) -> Transaction:
         try:
             return self._env.begin()
         except lmdb.MapResizedError:
@@ -401,9 +358,9 @@ class LmdbJournal:
     def _database(self, name: str) -> lmdb._Database:
         return self._env.open_db(name.encode(), create=not self._readonly)
 
-    def _last(self, txn: _Transaction) -> int:
+    def _last(self, txn: Transaction) -> int:
         cursor = txn.cursor(self._journal)
-        return int(_KEY.unpack(cursor.key())[0]) if cursor.last() else 0
+        return int(KEY.unpack(cursor.key())[0]) if cursor.last() else 0
 
     def _disk_free(self) -> int:
         disk = os.statvfs(self._folder)

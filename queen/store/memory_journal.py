@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from queen.errors import Conflict, StoreFailed, StoreFull
-from queen.store.journal import Change, Room, Table
+from queen.store.journal import Change, Edit, Replacement, Room, Table
 
 _MAX_KEY = 511
 
@@ -84,8 +84,10 @@ class MemoryJournal:
         """The fencing epoch that this opening claimed."""
         return self._epoch
 
-    def commit(self, expected: int, frames: Sequence[bytes], changes: Sequence[Change] = ()) -> None:
-        """Append the frames behind number `expected` and make the changes: all or nothing."""
+    def commit(self, expected: int, frames: Sequence[bytes], edits: Sequence[Edit] = ()) -> None:
+        """Append the frames behind number `expected` and make the edits: all or nothing."""
+        changes = [entry for entry in edits if isinstance(entry, Change)]
+        replaced = [entry for entry in edits if isinstance(entry, Replacement)]
         content = self._content
         with content.lock:
             self._check_usable()
@@ -94,6 +96,7 @@ class MemoryJournal:
             if self._epoch != content.epoch:
                 raise Conflict("Another opening has taken this journal over.")
             assert all(0 < len(change.key) <= _MAX_KEY for change in changes), "a key that no journal takes"
+            assert all(0 < entry.seq <= expected for entry in replaced), "a frame that isn't there is replaced"
             fault, self._next_fault = self._next_fault, None
             if fault is not None:
                 self._failed = isinstance(fault[0], StoreFailed)
@@ -104,6 +107,9 @@ class MemoryJournal:
                 raise StoreFull("There is no room left in the journal.")
             content.frames.extend(map(bytes, frames))
             content.used += sum(map(len, frames))
+            for seq, frame in replaced:
+                content.used += len(frame) - len(content.frames[seq - 1])
+                content.frames[seq - 1] = frame
             for table, key, value in changes:
                 rows = content.tables[table]
                 content.used += rows.remove(key) if value is None else rows.put(key, value)

@@ -19,6 +19,17 @@ class Records:
         self._kept: OrderedDict[int, tuple[Record, int]] = OrderedDict()
         self._bytes = 0
 
+    @property
+    def kept_bytes(self) -> int:
+        """How much is kept, in bytes of frames."""
+        return self._bytes
+
+    def forget(self, seq: int) -> None:
+        """The record has been replaced: read it anew."""
+        kept = self._kept.pop(seq, None)
+        if kept is not None:
+            self._bytes -= kept[1]
+
     def read(self, seq: int) -> Record:
         """The record of that number; raises `ChainBroken` where it is missing or damaged."""
         kept = self._kept.get(seq)

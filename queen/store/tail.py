@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from queen.events import AnyEvent, MessagesPushed, MessagesRevived, MessagesSettled, Run
+from queen.events import AnyEvent, MessagesDeleted, MessagesPushed, MessagesRevived, MessagesSettled, Run
 from queen.history import Place, PushedRun, Settled, SettledRecord
 from queen.names import message_id, uuid_number
 from queen.store import keys
@@ -52,6 +52,7 @@ class Tail:
         # The same by row of SETTLED, so that a question about one message looks at few entries.
         self._pages: dict[bytes, list[Settling]] = defaultdict(list)
         self._settlements: dict[int, list[SettledRecord]] = defaultdict(list)
+        self._deleted: list[tuple[int, Run]] = []
 
     def add(self, seq: int, partition: int, at: int, shift: int, events: tuple[AnyEvent, ...]) -> None:
         """Take in one record."""
@@ -66,6 +67,9 @@ class Tail:
                 self.size += len(event.runs)
             elif type(event) is MessagesRevived:
                 self._add_settling(partition, event.group, Settling(seq, at, event.runs, None))
+            elif type(event) is MessagesDeleted:
+                self._deleted += [(partition, run) for run in event.runs]
+                self.size += len(event.runs)
         if settled:
             self._settlements[partition].append(SettledRecord(seq, at, tuple(settled)))
 
@@ -85,6 +89,11 @@ class Tail:
         self._settled[partition, group].append(entry)
         for key in entry.keys(partition, group):
             self._pages[key].append(entry)
+
+    @property
+    def erases(self) -> bool:
+        """Whether messages were deleted, whose payloads are to go."""
+        return bool(self._deleted)
 
     # -- questions ----------------------------------------------------------------------------------------
 
@@ -135,7 +144,13 @@ class Tail:
 
     def changes(self, settled: Mapping[bytes, bytes | None]) -> list[Change]:
         """Everything as rows, each table in key order. `settled` holds what stands under `settled_keys` so far."""
-        return [*self._run_rows(), *self._id_rows(), *self._settled_rows(settled), *self._settlement_rows()]
+        rows = [*self._run_rows(), *self._id_rows(), *self._settled_rows(settled), *self._settlement_rows()]
+        # Last: whoever finds one of these finds the rows that say where the messages lie.
+        rows += [
+            Change(Table.ERASURES, keys.erasure_key(partition, run.first), keys.erasure_value(run.length))
+            for partition, run in self._deleted
+        ]
+        return rows
 
     def _run_rows(self) -> Iterator[Change]:
         for partition in sorted(self._runs):

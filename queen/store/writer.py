@@ -9,16 +9,17 @@ from typing import Any, Protocol
 
 import trio
 
-from queen.errors import Conflict, QueenError, StoreFailed
+from queen.errors import Conflict, QueenError, StoreFailed, StoreFull
 from queen.events import AnyEvent
+from queen.meter import Meter
 from queen.store.format import ORIGIN, digest_of, pack, unpack
-from queen.store.journal import Change, Journal
+from queen.store.journal import Edit, Journal
 
 PENDING_BYTES = 64 * 1024 * 1024
 """Frames that may wait for the disk; past it, pushes are told to come back."""
 
 Then = Callable[[QueenError | None], None]
-Job = Callable[[], list[Change]]
+Job = Callable[[], Sequence[Edit]]
 
 
 class Runner(Protocol):
@@ -49,9 +50,10 @@ class _Group:
 class Writer:
     """Group commit over one journal. Everything but `run` is synchronous."""
 
-    def __init__(self, journal: Journal, runner: Runner = in_thread) -> None:
+    def __init__(self, journal: Journal, runner: Runner = in_thread, meter: Meter | None = None) -> None:
         self._journal = journal
         self._runner = runner
+        self._meter = meter or Meter()
         self._group = _Group()
         self._running: _Group | None = None
         self._jobs: list[tuple[Job, Then]] = []
@@ -60,6 +62,7 @@ class Writer:
         self._durable = journal.head
         self._seq = journal.head
         self._digest = _digest_at(journal, journal.head)
+        self._began = 0.0
         self.commits = 0
 
     @property
@@ -73,14 +76,29 @@ class Writer:
         return self._digest
 
     @property
+    def durable(self) -> int:
+        """The number of the last record that is synced."""
+        return self._durable
+
+    @property
     def busy(self) -> bool:
         """Whether a commit is running."""
         return self._running is not None
 
     @property
+    def busy_s(self) -> float:
+        """How long the commit has been running that is running, in seconds."""
+        return trio.current_time() - self._began if self._running is not None else 0.0
+
+    @property
     def waiting(self) -> int:
         """How many callbacks wait for a commit."""
         return len(self._group.thens) + (len(self._running.thens) if self._running is not None else 0)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of frames that wait for the disk or are being written."""
+        return self._group.size + (self._running.size if self._running is not None else 0)
 
     @property
     def crowded(self) -> bool:
@@ -126,7 +144,9 @@ class Writer:
             callback(None)
 
     def write(self, job: Job, callback: Then) -> None:
-        """Make table changes behind everything handed in so far. The job computes them in the writer's thread."""
+        """Make edits behind everything handed in so far. The job computes them in the writer's thread.
+
+        Called back with `StoreFull`, nothing of it was written, and the writer goes on."""
         self._jobs.append((job, callback))
         self._wake.set()
 
@@ -163,9 +183,13 @@ class Writer:
         group, self._group = self._group, _Group()
         job, told = self._jobs.pop(0) if self._jobs else (None, None)
         self._running = group
+        self._began = began = trio.current_time()
         try:
             with trio.CancelScope(shield=True):
-                await self._runner(partial(self._write, group.frames, job))
+                if job is not None and told is not None and not await self._fits(group, job, told):
+                    job = told = None
+                elif job is None:
+                    await self._runner(partial(self._write, group.frames, ()))
         except Conflict as error:
             failure = StoreFailed(f"The journal is not this writer's any more: {error}")
             self._fail(failure, group, told)
@@ -181,6 +205,7 @@ class Writer:
         self._running = None
         self.commits += 1
         self._durable += len(group.frames)
+        self._meter.committed(trio.current_time() - began, len(group.frames))
         self._journal.maintain()
         for callback in group.thens:
             callback(None)
@@ -195,8 +220,20 @@ class Writer:
             self._running = running
             self._wake.set()
 
-    def _write(self, frames: list[bytes], job: Job | None) -> None:
-        self._journal.commit(self._durable, frames, job() if job is not None else ())
+    async def _fits(self, group: _Group, job: Job, told: Then) -> bool:
+        """Commit the group with a job's changes. Where there is no room for both, the records go alone: they may be
+        the acknowledgements that the reserve is for, and tables can be written later (W4)."""
+        try:
+            await self._runner(lambda: self._write(group.frames, job()))
+        except StoreFull as error:
+            told(error)
+            if group.frames:
+                await self._runner(partial(self._write, group.frames, ()))
+            return False
+        return True
+
+    def _write(self, frames: list[bytes], edits: Sequence[Edit]) -> None:
+        self._journal.commit(self._durable, frames, edits)
 
     def _fail(self, error: QueenError, group: _Group, told: Then | None) -> None:
         """Nothing after a failed commit is known to be good: everybody who waits is told, then and later."""

@@ -14,7 +14,7 @@ from hypercorn.config import Config
 
 from queen.broker import Broker
 from queen.settings import Settings
-from queen.web.app import Found, answer_to, fast_table
+from queen.web.app import LABELS, Found, answer_to, fast_table
 from queen.web.exchange import CORS, Answer, Asked, Callers, Headers, shutting_down, too_slow
 from queen.web.operation import Traffic
 
@@ -211,9 +211,12 @@ class Lane:
         request.asked.body = self._buffer[head:end]
         self._buffer = self._buffer[end:]
         if self._traffic.draining:
+            self._traffic.answered(LABELS[request.found[0]], 503)
             await self._send(shutting_down(), close=True)
             return False
         answer = await self._answer(request)
+        if answer is not None:
+            self._traffic.answered(LABELS[request.found[0]], answer.status)
         close = request.close or self._traffic.draining
         return answer is not None and await self._send(answer, close) and not close
 

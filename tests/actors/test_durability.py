@@ -1,12 +1,18 @@
 """Nobody is told anything that is not durable, and what a failing disk leaves behind (O8, P1, P4, A3, W4)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import trio
 
 from queen import Acknowledgement, Broker, NewMessage
+from queen.actors.keeper import CHECKPOINT
 from queen.errors import Conflict, ShuttingDown, StoreFailed, StoreFull, Unavailable
+from queen.opening import _cause
+from queen.store.format import pack_row, unpack_row
+from queen.store.journal import Change, Edit, Table
+from queen.store.keys import u64
 from queen.store.memory_journal import MemoryJournal
 from tests.actors.world import Gate, Waiters, engine_of, opened, parked, payloads, picture, slow, steps
 
@@ -133,11 +139,11 @@ async def test_a_full_disk_is_told_to_all_and_the_engine_starts_anew(autojump_cl
         await steps()
         assert {type(answer) for answer in asked.answers.values()} == {StoreFull}
         assert len(asked.answers) == 6
-        assert not queen.ready
+        assert queen.health().status == "unhealthy"
         with pytest.raises(StoreFull):
             await queen.push("q")
         await trio.sleep(1)
-        assert queen.ready
+        assert queen.health().status == "healthy"
         assert picture(queen) == before
         assert (await queen.push("q", 1, transaction_id="new")).status == "queued"
         assert (await queen.ack(leased)).status == "completed"
@@ -151,7 +157,7 @@ async def test_while_there_is_no_room_pushes_are_refused_and_acks_go_on(autojump
     """W4"""
     journal = MemoryJournal(capacity=1 << 20, reserve=1 << 18)
     async with opened(journal) as queen:
-        with pytest.raises(StoreFull):
+        with pytest.raises(StoreFull):  # noqa: PT012
             for _ in range(100):
                 await queen.push("q", "x" * 20_000)
         with pytest.raises(StoreFull):
@@ -296,6 +302,16 @@ async def test_an_engine_that_crashes_is_started_anew(autojump_clock: Any) -> No
         assert payloads(await queen.pop("q", batch=9)) == [1]
 
 
+def test_the_gravest_error_decides_what_comes_next() -> None:
+    """Whichever came first: after StoreFailed no engine is started any more."""
+    grave, full, other = StoreFailed("unknown"), StoreFull("full"), ZeroDivisionError()
+    for errors, expected in (((other, full, grave), grave), ((other, full), full), ((grave, other), grave)):
+        assert _cause(ExceptionGroup("", [ExceptionGroup("", [errors[0]]), *errors[1:]])) is expected
+    wrapped = _cause(ExceptionGroup("", [ExceptionGroup("", [other])]))
+    assert type(wrapped) is Unavailable
+    assert wrapped.__cause__ is other
+
+
 def _raise() -> None:
     raise ZeroDivisionError("planted")
 
@@ -314,3 +330,50 @@ async def test_draining_finishes_what_is_under_way(autojump_clock: Any) -> None:
     assert answers[0].status == "queued"
     async with opened(journal.reopened()) as queen:
         assert payloads(await queen.pop("q")) == [1]
+
+
+class NoRoomForRows(MemoryJournal):
+    """A journal that takes records alone while it is `full`."""
+
+    full = False
+
+    def commit(self, expected: int, frames: Sequence[bytes], edits: Sequence[Edit] = ()) -> None:
+        if self.full and edits:
+            raise StoreFull("There is no room left in the journal.")
+        super().commit(expected, frames, edits)
+
+
+async def test_a_full_disk_stops_the_projections_and_not_the_engine(autojump_clock: Any) -> None:
+    """W4: where there is room for records but not for rows, acknowledgements go on, and rows follow later."""
+    journal = NoRoomForRows()
+    async with opened(journal) as queen:
+        await queen.push_many([NewMessage(queue="q", partition=f"p{n}", transaction_id=f"t{n}") for n in range(3)])
+        first = await queen.pop("q", "p0")
+        engine = engine_of(queen)
+        journal.full = True
+        await trio.sleep(3)
+        assert (await queen.ack(first.messages[0])).status == "completed"
+        second = await queen.pop("q", "p1")
+        await trio.sleep(20)
+        assert (await queen.ack(second.messages[0])).status == "completed"
+        assert engine_of(queen) is engine
+        journal.full = False
+        await trio.sleep(10)
+    again = journal.reopened()
+    async with opened(again) as queen:
+        assert (await queen.ack("t0")).status == "completed"
+        assert [(await queen.pop("q", f"p{n}")).messages != () for n in range(3)] == [False, False, True]
+
+
+async def test_rows_of_another_version_are_made_anew(autojump_clock: Any) -> None:
+    """X4: derived data is no evidence, and never a reason not to start."""
+    journal = MemoryJournal()
+    async with opened(journal) as queen:
+        await queen.push("q", 1, transaction_id="t")
+    row = journal.get(Table.META, CHECKPOINT)
+    assert row is not None
+    seq, digest, _ = unpack_row(row)
+    journal.commit(journal.head, [], [Change(Table.META, CHECKPOINT, pack_row([seq, digest, 99]))])
+    journal.commit(journal.head, [], [Change(Table.PARTITIONS, u64(1), pack_row([99, "unreadable"]))])
+    async with opened(journal.reopened()) as queen:
+        assert [message.transaction_id for message in await queen.pop("q")] == ["t"]

@@ -9,7 +9,7 @@ import trio
 from queen import Acknowledgement, Broker, NewMessage
 from queen.actors import availability, partition_rules, partition_state
 from queen.actors.partition import CRASHES
-from queen.commands import Push
+from queen.commands import AckStatus, Push
 from queen.errors import Quarantined, QueenError, QueueFull, StoreFull, Unavailable
 from queen.events import MessagesPushed
 from queen.store.memory_journal import MemoryJournal
@@ -56,9 +56,10 @@ async def test_an_ack_batch_whose_commit_fails_left_nothing(autojump_clock: Any)
     async with opened(journal) as queen:
         await queen.push_many(_items(*PLACES, name="t"))
         got = [*await queen.pop("q", batch=9, partitions=9), *await queen.pop("r")]
+        statuses: tuple[AckStatus, ...] = ("completed", "failed", "dead_letter")
         entries = [
             Acknowledgement(transaction_id=message.transaction_id, status=status, lease_id=message.lease_id)
-            for message, status in zip(got, ("completed", "failed", "dead_letter"), strict=True)
+            for message, status in zip(got, statuses, strict=True)
         ]
         await trio.sleep(2)
         journal.fail_next(StoreFull("full"))
@@ -92,7 +93,7 @@ async def test_a_push_that_would_exceed_a_queue_is_refused_whole(autojump_clock:
     async with opened() as queen:
         await queen.configure("q", {"maxSize": 3})
         await queen.push_many(_items(("q", "a"), ("q", "b"), name="t"))
-        with pytest.raises(QueueFull, match="'q'.* 2 of at most 3"):
+        with pytest.raises(QueueFull, match=r"'q'.* 2 of at most 3"):
             await queen.push_many(_items(("r", "a"), ("q", "a"), ("q", "b")))
         with pytest.raises(QueueFull):
             await queen.push_many(_items(("r", "a"), ("q", "new"), ("q", "newer")))
@@ -230,7 +231,7 @@ async def test_three_equal_crashes_quarantine_that_partition_alone(
         assert queen.health().quarantined == 1
         await trio.sleep(200)
         for _ in range(2):
-            with pytest.raises(Quarantined, match="'a'.*planted"):
+            with pytest.raises(Quarantined, match=r"'a'.*planted"):
                 await queen.push("q", partition="a")
             with pytest.raises(Quarantined):
                 await queen.push_many(_items(*PLACES))

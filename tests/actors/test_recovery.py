@@ -247,8 +247,10 @@ async def test_closing_in_the_middle_of_a_snapshot_writes_all_of_it(
         before = picture(queen)
     async with opened(journal.reopened(), runner=runner) as queen:
         assert picture(queen) == before
-        found = [payloads(await queen.pop(f"q{number}", batch=99, partitions=99, auto_ack=True)) for number in range(3)]
-        assert sorted(sum(found, [])) == list(range(1, 13))
+        found: list[int] = []
+        for number in range(3):
+            found += payloads(await queen.pop(f"q{number}", batch=99, partitions=99, auto_ack=True))
+        assert sorted(found) == list(range(1, 13))
         for number in range(13):
             assert (await queen.push("q", transaction_id=f"t{number}")).status == "duplicate"
         assert (await queen.ack("t0")).status == "completed"

@@ -8,8 +8,10 @@ import trio
 
 from queen import NewMessage
 from queen.actors.availability import LOOK_AHEAD
+from queen.actors.router import LETS_PASS
 from queen.names import instant_text
-from tests.actors.world import Waiters, opened, parked, payloads, steps
+from queen.store.memory_journal import MemoryJournal
+from tests.actors.world import Waiters, engine_of, opened, parked, payloads, steps
 
 SCOPES: dict[str, dict[str, str]] = {
     "partition": {"queue": "q", "partition": "p"},
@@ -50,11 +52,36 @@ async def test_a_pop_that_comes_later_does_not_overtake_those_that_wait(autojump
         for name in range(3):
             await waiters.add(name, "q")
         nursery.start_soon(queen.push_many, [NewMessage(queue="q", payload=n) for n in range(3)])
-        late = []
-        for _ in range(60):
-            late.append(await queen.pop("q"))
+        late = [await queen.pop("q") for _ in range(60)]
         assert {name: payloads(delivery) for name, delivery, _ in waiters.served} == {0: [0], 1: [1], 2: [2]}
         assert not any(late)
+
+
+@pytest.mark.parametrize("ordering", ["strict", "relaxed"])
+@pytest.mark.parametrize("scope", [{"queue": "q"}, {"queue": "q", "partition": "Default"}])
+async def test_a_crowd_that_waits_is_not_sent_about(ordering: str, scope: dict[str, Any], autojump_clock: Any) -> None:
+    """O5 has a price, and it is bounded: a message for one does not send everybody to the partition."""
+    async with opened() as queen, trio.open_nursery() as nursery:
+        await queen.configure("q", {"ordering": ordering})
+        waiters = Waiters(queen, nursery)
+        for name in range(300):
+            await waiters.add(name, **scope)
+        router, sent = engine_of(queen).router, []
+        original = router._send
+
+        def send(request: Any, slot: Any) -> None:
+            sent.append(request)
+            original(request, slot)
+
+        router._send = send  # type: ignore[method-assign]
+        nursery.start_soon(queen.push, "q", 0)
+        answers = [await queen.pop(**scope) for _ in range(20)]
+        nursery.start_soon(lambda: queen.pop(**scope, wait=True))
+        await steps()
+        assert waiters.names == [0]
+        assert not any(answers)
+        assert len(sent) <= 5 + 2 * LETS_PASS
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_group_sees_a_better_queue_that_it_has_not_met_yet(autojump_clock: Any) -> None:
@@ -334,11 +361,13 @@ async def test_an_empty_answer_names_the_cause_that_ends_first(cause: Any, becau
     """L3, Z10: at once, and after a wait."""
     async with opened() as queen:
         left = await cause(queen)
-        for scope in ({"queue": "q"}, {"queue": "q", "partition": "Default"}):
-            got = await queen.pop(**scope)
-            assert (got.because, got.retry_after) == (because, pytest.approx(left, abs=0.01))
+        for partition in (None, "Default"):
+            got = await queen.pop("q", partition)
+            assert got.because == because
+            assert got.retry_after == pytest.approx(left, abs=0.01)
         got = await queen.pop("q", wait=True, timeout=1)
-        assert (got.because, got.retry_after) == (because, pytest.approx(left - 1, abs=0.01))
+        assert got.because == because
+        assert got.retry_after == pytest.approx(left - 1, abs=0.01)
         await queen.push("q", 0, partition="sooner", delay_seconds=1)
         if because != "buffered":
             assert (await queen.pop("q")).because == "delayed"
@@ -419,3 +448,26 @@ async def test_closing_answers_those_that_wait(autojump_clock: Any) -> None:
         await queen.drain()
         await parked(queen, 0) if queen.ready else None
         assert {name: delivery.because for name, delivery, _ in waiters.served} == {"w": "delayed", "nowhere": None}
+
+
+async def test_a_pop_that_can_not_wait_finds_what_has_just_become_available(mock_clock: Any) -> None:
+    """L5: at the very instant, before anybody had the time to look; the clock is moved by hand."""
+    async with opened() as queen:
+        await queen.configure("q", {"leaseTime": 5})
+        await queen.push("q", 1)
+        await queen.pop("q")
+        for _ in range(3):
+            mock_clock.jump(5)
+            assert payloads(await queen.pop("q")) == [1]
+
+
+async def test_what_a_lease_held_before_a_restart_is_there_for_the_first_pop(autojump_clock: Any) -> None:
+    """L5, L7"""
+    journal = MemoryJournal()
+    async with opened(journal) as queen:
+        await queen.configure("q", {"leaseTime": 5})
+        await queen.push("q", 1)
+        await queen.pop("q")
+    await trio.sleep(6)
+    async with opened(journal.reopened()) as queen:
+        assert payloads(await queen.pop("q")) == [1]

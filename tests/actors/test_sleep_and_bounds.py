@@ -132,26 +132,20 @@ async def test_a_full_mailbox_refuses(monkeypatch: pytest.MonkeyPatch, autojump_
 
         async def push(*partitions: str) -> None:
             try:
-                await queen.push_many(
-                    [NewMessage(queue="q", partition=name, payload=len(results)) for name in partitions]
-                )
+                await queen.push_many([NewMessage(queue="q", partition=name) for name in partitions])
                 results.append("queued")
             except Busy as error:
-                assert error.retry_after == 1
-                assert "'a' of queue 'q' has 5 commands waiting" in str(error)
-                results.append("busy")
+                results.append(str(error))
 
-        engine = engine_of(queen)
-        puts = [engine.house.awake(slot) for slot in engine.core.catalogue.queues["q"].slots.values()]
-        assert len(puts) == 3
         async with trio.open_nursery() as nursery:
             for _ in range(20):
                 nursery.start_soon(push, "a")
             nursery.start_soon(push, "b", "a")
-        assert results.count("busy") >= 10
-        assert results.count("queued") + results.count("busy") == 21
-        got = await queen.pop("q", batch=100, partitions=9)
-        assert len(got) >= 2 + results.count("queued")
+        assert set(results) == {"queued", "partition 'a' of queue 'q' has 5 commands waiting"}
+        assert len(results) == 21
+        assert results.count("queued") < 12
+        stored = len(await queen.pop("q", batch=100, partitions=9)) - 2
+        assert stored - results.count("queued") in (0, 1), "the push to both counts twice, or not at all"
 
 
 async def test_a_pop_at_a_full_mailbox_is_told_to_come_back(

@@ -118,7 +118,7 @@ async def test_a_failed_commit_is_told_to_all_and_to_all_that_come(
 
     writer = Writer(journal, runner)
     told: list[Any] = []
-    with pytest.raises(ExceptionGroup) as raised:
+    with pytest.raises(ExceptionGroup) as raised:  # noqa: PT012
         async with running(writer):
             _append(writer)
             writer.then(told.append)
@@ -145,7 +145,7 @@ async def test_stop_drops_what_waits_and_tells_the_truth_about_what_runs(autojum
     journal = MemoryJournal()
     writer = Writer(journal, slow(1))
     told: dict[str, Any] = {}
-    with pytest.raises(ExceptionGroup):
+    with pytest.raises(ExceptionGroup):  # noqa: PT012
         async with running(writer):
             _append(writer)
             writer.then(lambda failure: told.setdefault("running", failure))

@@ -15,6 +15,7 @@ from queen.actors.engine import Engine
 from queen.actors.snapshots import partition_row, queue_row
 from queen.clock import Clock, Ids, TrioClock
 from queen.opening import inline, supervise
+from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.memory_journal import MemoryJournal
 from queen.store.writer import Runner
 
@@ -59,12 +60,15 @@ async def opened(
     *,
     runner: Runner | None = None,
     clock: Clock | None = None,
+    keys: KeyRing = NO_KEYS,
     limit_s: float = LIMIT_S,
 ) -> AsyncIterator[Broker]:
     """A broker that is closed in good order."""
     async with (
         patience(limit_s),
-        open_broker(None, journal=journal or MemoryJournal(), runner=runner, clock=clock or TrioClock()) as queen,
+        open_broker(
+            None, journal=journal or MemoryJournal(), runner=runner, clock=clock or TrioClock(), keys=keys
+        ) as queen,
     ):
         yield queen
 
@@ -79,7 +83,7 @@ async def doomed(
     queen = Broker(now, ids)
 
     def start() -> Engine:
-        return Engine(journal, now, ids, runner, inline)
+        return Engine(journal, now, ids, runner, inline, queen.feed)
 
     async with patience(), trio.open_nursery() as nursery:
         await nursery.start(supervise, queen, start, journal)

@@ -11,6 +11,7 @@ import trio
 
 from queen import Broker, open_broker
 from queen.settings import Settings
+from queen.store.keyring import NO_KEYS, KeyRing
 from queen.web.serve import serve
 from tests.contract.client import Client
 
@@ -37,10 +38,10 @@ class Server:
 
 
 @asynccontextmanager
-async def running(folder: Path, **settings: Any) -> AsyncIterator[Server]:
+async def running(folder: Path, *, keys: KeyRing = NO_KEYS, **settings: Any) -> AsyncIterator[Server]:
     """Serve `folder` until the block ends."""
     stop, stopped = trio.Event(), trio.Event()
-    async with open_broker(folder / "data") as broker, trio.open_nursery() as nursery:
+    async with open_broker(folder / "data", keys=keys) as broker, trio.open_nursery() as nursery:
 
         async def serving(task_status: trio.TaskStatus[list[str]]) -> None:
             await serve(broker, Settings(port=0, **settings), stop=stop, task_status=task_status)

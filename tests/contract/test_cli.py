@@ -116,3 +116,47 @@ def test_an_operators_mistake_shows_no_traceback() -> None:
     result = run("--port", "0", "--host", "nowhere.invalid", "--data", "/dev/null/x")
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
+
+
+# -- keys ---------------------------------------------------------------------------------------------------
+
+
+def test_keys_new_prints_a_key() -> None:
+    """C4."""
+    made = {CliRunner().invoke(main, ["keys", "new"]).output.strip() for _ in range(3)}
+    assert len(made) == 3
+    assert all(len(bytes.fromhex(key)) == 32 for key in made)
+
+
+def test_keys_new_rotates_a_key_file(tmp_path: Path) -> None:
+    """C4: the new key is the current one, the old one stays to read with; neither is printed."""
+    file = tmp_path / "keys"
+    results = [CliRunner().invoke(main, ["keys", "new", "--file", str(file)]) for _ in range(2)]
+    assert [result.exit_code for result in results] == [0, 0]
+    listed = CliRunner().invoke(main, ["keys", "list", "--file", str(file)]).output
+    assert [line.split(" ", 1)[1] for line in listed.splitlines()] == ["current", "for reading"]
+    for key in file.read_text().split():
+        assert key not in listed + results[0].output + results[1].output
+
+
+@pytest.mark.parametrize("key", ["", "secret", "00" * 31])
+def test_a_malformed_key_refuses_the_start(tmp_path: Path, key: str) -> None:
+    """C4: never plain text instead, and the key is not shown."""
+    result = run("--data", str(tmp_path / "data"), "--port", "0", QUEEN_ENCRYPTION_KEY=key)
+    assert result.returncode == 1
+    assert "QUEEN_ENCRYPTION_KEY" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not key or key not in result.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_key_file_that_cannot_be_used_refuses_the_start(tmp_path: Path) -> None:
+    """C4."""
+    file = tmp_path / "keys"
+    asked = ("--data", str(tmp_path / "data"), "--port", "0", "--encryption-key-file", str(file))
+    assert run(*asked).returncode == 1
+    file.write_text("00" * 32)
+    file.chmod(0o644)
+    assert "open to others" in run(*asked).stderr
+    file.chmod(0o600)
+    assert "one of them" in run(*asked, QUEEN_ENCRYPTION_KEY="11" * 32).stderr

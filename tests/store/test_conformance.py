@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queen.errors import Conflict, StoreFailed
-from queen.store.journal import Change, Journal, Table
+from queen.store.journal import Change, Journal, Replacement, Table
 from queen.store.lmdb_journal import LmdbJournal
 from queen.store.memory_journal import MemoryJournal
 
@@ -107,6 +107,41 @@ def test_frames_are_read_while_others_are_appended(journal: Journal) -> None:
     journal.commit(600, frames[600:])
     seen.extend(reading)
     assert seen == list(enumerate(frames, 1))
+
+
+# Records of one page each, of many, and several to a page; what takes their place may be shorter or longer.
+@pytest.mark.parametrize("size", [100, 2000, 4081, 30_000])
+@pytest.mark.parametrize("other", [1, 100, 4080, 9000, 50_000])
+def test_frames_are_replaced_in_their_places(store: tuple[Journal, Reopen], size: int, other: int) -> None:
+    journal, reopen = store
+    frames = [bytes([seq]) * size for seq in range(1, 31)]
+    journal.commit(0, frames)
+    for seq in (1, 7, 8, 9, 30):
+        frames[seq - 1] = bytes([seq + 100]) * other
+    journal.commit(30, [b"new"], [Replacement(seq, frames[seq - 1]) for seq in (30, 8, 1, 9, 7)])
+    assert journal.head == 31
+    assert list(journal.frames(0)) == list(enumerate([*frames, b"new"], 1))
+    again = reopen(journal)
+    assert [again.frame(seq) for seq in range(1, 32)] == [*frames, b"new"]
+    again.commit(31, [b"newer"])
+
+
+def test_a_replacement_goes_with_the_changes_beside_it(journal: Journal) -> None:
+    journal.commit(0, [b"one"], put(Table.ERASURES, (b"k", b"v")))
+    with pytest.raises(Conflict):
+        journal.commit(0, [], [Replacement(1, b"x"), Change(Table.ERASURES, b"k", None)])
+    assert (journal.frame(1), journal.get(Table.ERASURES, b"k")) == (b"one", b"v")
+    journal.commit(1, [], [Replacement(1, b"x"), Change(Table.ERASURES, b"k", None), Replacement(1, b"y")])
+    assert (journal.frame(1), journal.get(Table.ERASURES, b"k")) == (b"y", None)
+
+
+@pytest.mark.parametrize("seq", [0, 2, 3])
+def test_only_a_frame_that_is_there_is_replaced(journal: Journal, seq: int) -> None:
+    journal.commit(0, [b"one"])
+    with pytest.raises(AssertionError):
+        journal.commit(1, [b"two"], [Replacement(seq, b"x")])
+    assert journal.head == 1
+    assert list(journal.frames(0)) == [(1, b"one")]
 
 
 def test_changes_put_and_remove_rows(journal: Journal) -> None:
