@@ -196,7 +196,7 @@ def is_generated(event: MessagesPushed, index: int) -> bool:
     return not event.transaction_ids or event.transaction_ids[index] is None
 
 
-def _first(run: PushedRun) -> int:
+def _first(run: PushedRun | Run) -> int:
     return run.first
 
 
