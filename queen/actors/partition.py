@@ -294,7 +294,7 @@ def _leases(state: Partition) -> set[bytes]:
 
 
 def _group(slot: Slot, number: int) -> Group:
-    for group in slot.queue.groups.values():
-        if group.number == number:
-            return group
-    raise Unavailable("the consumer group is gone")
+    group = slot.queue.groups.numbered(number)
+    if group is None:
+        raise Unavailable("the consumer group is gone")
+    return group
