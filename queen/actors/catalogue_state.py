@@ -39,6 +39,28 @@ class Group:
     recorded: bool = True
 
 
+class Groups(dict[str | None, Group]):
+    """The consumer groups of one queue by name, and by number: partitions know them by their numbers alone."""
+
+    def __init__(self) -> None:
+        self._numbered: dict[int, Group] = {}
+        self[None] = Group(DEFAULT_GROUP, None)
+
+    def numbered(self, number: int) -> Group | None:
+        """The group of that number, or None."""
+        return self._numbered.get(number)
+
+    def __setitem__(self, name: str | None, group: Group) -> None:
+        if name in self:
+            del self._numbered[self[name].number]
+        super().__setitem__(name, group)
+        self._numbered[group.number] = group
+
+    def __delitem__(self, name: str | None) -> None:
+        del self._numbered[self[name].number]
+        super().__delitem__(name)
+
+
 @dataclass(slots=True, eq=False)
 class Queue:
     """One queue. `counts` are the sums over all partitions."""
@@ -51,7 +73,7 @@ class Queue:
     options: QueueOptions
     created_at: int
     slots: dict[str, "Slot"] = field(default_factory=dict)
-    groups: dict[str | None, Group] = field(default_factory=lambda: {None: Group(DEFAULT_GROUP, None)})
+    groups: Groups = field(default_factory=Groups)
     next_group: int = DEFAULT_GROUP + 1
     counts: Counts = NONE
     seq: int = 0
@@ -177,7 +199,9 @@ def evolve(catalogue: Catalogue, seq: int, partition: int, event: AnyEvent, at: 
             queue.seq = seq
         case GroupDeleted():
             queue = catalogue.numbers[event.queue]
-            queue.groups = {name: group for name, group in queue.groups.items() if group.number != event.group}
+            group = queue.groups.numbered(event.group)
+            if group is not None:
+                del queue.groups[group.name]
             queue.seq = seq
         case ClockShifted():
             pass

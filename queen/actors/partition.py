@@ -318,7 +318,7 @@ def _leases(state: Partition) -> set[bytes]:
 
 
 def _group(slot: Slot, number: int) -> Group:
-    for group in slot.queue.groups.values():
-        if group.number == number:
-            return group
-    raise QueueGone("the consumer group was deleted meanwhile; nothing was done")
+    group = slot.queue.groups.numbered(number)
+    if group is None:
+        raise QueueGone("the consumer group was deleted meanwhile; nothing was done")
+    return group

@@ -358,7 +358,8 @@ class Router:
 def _name(queue: Queue, number: int) -> str | None:
     if not number:
         return None
-    return next((name for name, group in queue.groups.items() if group.number == number), None)
+    group = queue.groups.numbered(number)
+    return None if group is None else group.name
 
 
 def _number(slot: Slot) -> int:

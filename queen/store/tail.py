@@ -34,9 +34,18 @@ class Settling:
     def __init__(self, seq: int, at: int, runs: tuple[Run, ...], event: MessagesSettled | None) -> None:
         self.seq, self.at, self.runs, self.event = seq, at, runs, event
 
+    def keys(self, partition: int, group: int) -> Iterator[bytes]:
+        """The rows of SETTLED that the messages stand in."""
+        last = -1
+        for first, length, _ in self.runs:
+            for page in range(max(first // keys.CELLS, last + 1), (first + length - 1) // keys.CELLS + 1):
+                last = page
+                yield keys.settled_key(partition, group, page * keys.CELLS)
+
     def holds(self, position: int) -> bool:
         """Whether the position is among the messages."""
-        return any(run.first <= position < run.first + run.length for run in self.runs)
+        index = bisect_right(self.runs, position, key=_first) - 1
+        return index >= 0 and position < self.runs[index].first + self.runs[index].length
 
 
 class Tail:
@@ -49,6 +58,8 @@ class Tail:
         self._named: dict[str, tuple[Place, int, int]] = {}
         self._blocks: dict[int, list[tuple[int, int, int, MessagesPushed]]] = defaultdict(list)
         self._settled: dict[tuple[int, int], list[Settling]] = defaultdict(list)
+        # The same by row of SETTLED, so that a question about one message looks at few entries.
+        self._pages: dict[bytes, list[Settling]] = defaultdict(list)
         self._settlements: dict[int, list[SettledRecord]] = defaultdict(list)
         self._deleted: list[tuple[int, Run]] = []
 
@@ -60,11 +71,11 @@ class Tail:
             if type(event) is MessagesPushed:
                 self._add_pushed(seq, partition, at, shift, event)
             elif type(event) is MessagesSettled:
-                self._settled[partition, event.group].append(Settling(seq, at, event.runs, event))
+                self._add_settling(partition, event.group, Settling(seq, at, event.runs, event))
                 settled += event.runs
                 self.size += len(event.runs)
             elif type(event) is MessagesRevived:
-                self._settled[partition, event.group].append(Settling(seq, at, event.runs, None))
+                self._add_settling(partition, event.group, Settling(seq, at, event.runs, None))
             elif type(event) is MessagesDeleted:
                 self._deleted += [(partition, run) for run in event.runs]
                 self.size += len(event.runs)
@@ -82,6 +93,11 @@ class Tail:
                 place = Place(partition, event.first + index, message_id(base, index))
                 self._named[name] = place, seq, index
         self.size += len(event.transaction_ids)
+
+    def _add_settling(self, partition: int, group: int, entry: Settling) -> None:
+        self._settled[partition, group].append(entry)
+        for key in entry.keys(partition, group):
+            self._pages[key].append(entry)
 
     @property
     def erases(self) -> bool:
@@ -107,7 +123,7 @@ class Tail:
 
     def settling(self, partition: int, group: int, position: int) -> Settling | None:
         """The last thing that happened to the message here, in the sense of `Settling`."""
-        for entry in reversed(self._settled.get((partition, group), ())):
+        for entry in reversed(self._pages.get(keys.settled_key(partition, group, position), ())):
             if entry.holds(position):
                 return entry
         return None
@@ -148,16 +164,7 @@ class Tail:
 
     def settled_keys(self) -> list[bytes]:
         """The keys of the rows of SETTLED that the tail completes."""
-        return [
-            keys.settled_key(partition, group, page * keys.CELLS)
-            for (partition, group), entries in self._settled.items()
-            for page in {
-                page
-                for entry in entries
-                for run in entry.runs
-                for page in range(run.first // keys.CELLS, (run.first + run.length - 1) // keys.CELLS + 1)
-            }
-        ]
+        return list(self._pages)
 
     def changes(self, settled: Mapping[bytes, bytes | None]) -> list[Change]:
         """Everything as rows, each table in key order. `settled` holds what stands under `settled_keys` so far."""
@@ -231,7 +238,7 @@ def is_generated(event: MessagesPushed, index: int) -> bool:
     return not event.transaction_ids or event.transaction_ids[index] is None
 
 
-def _first(run: PushedRun) -> int:
+def _first(run: PushedRun | Run) -> int:
     return run.first
 
 
