@@ -130,7 +130,9 @@ class Engine:
         """Settle messages, all in one commit (A5); refusals are values. Cancelled: as for a push."""
         self.check_open()
         settling = Settling(self.core, entries)
-        return settling.settlements(await self.carry(settling.parts(), caller))
+        settlements = settling.settlements(await self.carry(settling.parts(), caller))
+        self.core.meter.acked([settlement.status for settlement in settlements])
+        return settlements
 
     async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
         """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
