@@ -43,7 +43,12 @@ KEPT = {
     "time": {"queen/clock.py"},
     "random": {"queen/clock.py"},
     "uuid": {"queen/clock.py"},
-    "lmdb": {"queen/store/lmdb_journal.py", "queen/store/lmdb_file.py", "queen/store/lmdb_rows.py"},
+    "lmdb": {
+        "queen/store/lmdb_journal.py",
+        "queen/store/lmdb_file.py",
+        "queen/store/lmdb_rows.py",
+        "queen/store/lmdb_compact.py",
+    },
     "cryptography": {"queen/store/keyring.py"},
     "cbor2": {"queen/store/format.py", "queen/store/snapshots.py"},
 }

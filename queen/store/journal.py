@@ -48,6 +48,30 @@ class Room(NamedTuple):
     used: int
 
 
+class Compacted(NamedTuple):
+    """The size of the journal's file before and after a compaction, in bytes."""
+
+    before: int
+    after: int
+
+
+class Compaction(Protocol):
+    """Makes the journal's file anew without what it no longer holds, while others read and commit. What was erased
+    before is physically gone afterwards (R5). Whoever has begun one calls `prepare` and then, always, `finish`."""
+
+    def prepare(self) -> None:
+        """Copy everything; takes long, and runs in a thread of its own. On return commits wait for `finish`.
+
+        Raises `StoreFull`, `Busy`, `Conflict` (it was stopped) and `Unavailable`: nothing has changed then. Raises
+        `StoreFailed` where it is not known which file the next start would find: nothing is written any more."""
+
+    def stop(self) -> None:
+        """Let `prepare` end soon with `Conflict`; called from any thread."""
+
+    def finish(self) -> Compacted:
+        """Work with the new file from now on, or, after a `prepare` that failed, clean up. On the reading thread."""
+
+
 class Journal(Protocol):
     """An append-only sequence of frames, numbered from 1 without gaps, and the tables beside it."""
 
@@ -90,6 +114,9 @@ class Journal(Protocol):
 
     def room(self) -> Room:
         """What is left on the disk and in the map; cheap enough to ask at every commit."""
+
+    def compaction(self) -> Compaction:
+        """Begin one; raises `Conflict` while another is at work."""
 
     def maintain(self) -> None:
         """Housekeeping between commits, on the thread that reads: grow the map, drop dead readers."""
