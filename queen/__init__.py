@@ -1,6 +1,7 @@
 """Queen: a durable message queue, as a server and as a library for trio applications."""
 
-from queen.broker import Broker, Health, QueueConfiguration
+from queen.broker import Broker, QueueConfiguration
+from queen.condition import Health, Readiness
 from queen.consumer import Consumer, LeasedMessage
 from queen.errors import (
     Busy,
@@ -23,6 +24,7 @@ from queen.errors import (
     Unavailable,
 )
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
+from queen.notices import Notice
 from queen.opening import open_broker
 from queen.options import QueueOptions
 from queen.replies import Receipt, Settlement
@@ -48,11 +50,13 @@ __all__ = [
     "Message",
     "NewMessage",
     "NotFound",
+    "Notice",
     "Quarantined",
     "QueenError",
     "QueueConfiguration",
     "QueueFull",
     "QueueOptions",
+    "Readiness",
     "Receipt",
     "SealBroken",
     "Settlement",

@@ -8,6 +8,7 @@ import trio
 from msgspec import UNSET, UnsetType
 
 from queen.actors.engine import Engine, lease_bytes
+from queen.actors.feed import Feed
 from queen.actors.mailbox import PopRequest, Scope
 from queen.actors.reading import read_granted
 from queen.checks import (
@@ -22,10 +23,12 @@ from queen.checks import (
 )
 from queen.clock import Clock, Ids
 from queen.commands import AckStatus
+from queen.condition import Health, Readiness, health_of, readiness_of
 from queen.consumer import Consumer
 from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown, Unavailable
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
-from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant
+from queen.meter import Meter
+from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant, uuid_text
 from queen.options import QueueOptions
 from queen.replies import Nothing, Receipt, Settlement
 from queen.reports import Reports
@@ -34,27 +37,6 @@ MAX_ITEMS = 1000
 """Messages in a push, acknowledgements in a batch, messages in a pop (P2, O1, A5)."""
 MAX_WAIT_S = 60.0
 _LIBRARY = Caller()
-
-
-class Pool(msgspec.Struct, frozen=True):
-    """What stands for a connection pool here: the one writer. `waiting` counts answers that wait for its commits."""
-
-    total: int
-    idle: int
-    waiting: int
-
-
-class Health(msgspec.Struct, frozen=True):
-    """How the broker is. `messages` counts those pushed since it was opened, `parked` the pops that wait,
-    `partitions` all and `awake` those that have an actor now."""
-
-    status: str
-    messages: int
-    pool: Pool
-    parked: int = 0
-    partitions: int = 0
-    awake: int = 0
-    quarantined: int = 0
 
 
 class QueueConfiguration(msgspec.Struct, frozen=True):
@@ -76,7 +58,8 @@ class Broker:
         self._failure: QueenError | None = None
         self._closed = False
         self._stopped = trio.Event()
-        self._pushed_before = 0
+        self.meter = Meter()
+        self.feed = Feed(clock, self.meter)
         self.statistics = Reports(self._running)
 
     # -- pushing ------------------------------------------------------------------------------------------
@@ -261,6 +244,10 @@ class Broker:
         found = await self._running().configure(queue, options or {}, namespace, task, caller)
         return QueueConfiguration(found.options, found.namespace, found.task)
 
+    def new_id(self) -> str:
+        """An id that nothing else has (N2)."""
+        return uuid_text(self._ids.block())
+
     # -- life ---------------------------------------------------------------------------------------------
 
     @property
@@ -270,19 +257,11 @@ class Broker:
 
     def health(self) -> Health:
         """How the broker is, at no cost."""
-        engine = self._engine
-        if engine is None or not engine.accepting:
-            return Health("unhealthy", self._pushed_before, Pool(1, 0, 0))
-        writer = engine.core.writer
-        return Health(
-            "healthy",
-            self._pushed_before + engine.pushed,
-            Pool(1, int(not writer.busy), writer.waiting),
-            engine.router.parked,
-            len(engine.core.catalogue.slots),
-            engine.house.awake_count,
-            len(engine.house.quarantined),
-        )
+        return health_of(self._engine, self.meter)
+
+    def readiness(self) -> Readiness:
+        """Whether work is taken now, and why not."""
+        return readiness_of(self._engine, self._failure, self._closed)
 
     async def drain(self) -> None:
         """Take no new work, answer waiting pops with nothing, and wait for what is under way."""
@@ -294,6 +273,7 @@ class Broker:
         """End, with what has been drained in snapshots."""
         self._closed = True
         self._stopped.set()
+        self.feed.close()
         if self._engine is not None:
             self._engine.stop()
 
@@ -309,8 +289,6 @@ class Broker:
 
     def detach(self, failure: QueenError | None = None) -> None:
         """The engine has ended; without a failure, another one comes or the broker closes."""
-        if self._engine is not None:
-            self._pushed_before += self._engine.pushed
         self._engine, self._failure = None, failure
 
     @property
@@ -322,7 +300,9 @@ class Broker:
         if self._closed:
             raise ShuttingDown("the server is shutting down")
         if self._engine is None:
-            raise self._failure or Unavailable("the server is starting")
+            failure = self._failure or Unavailable("the server is starting")
+            # An error that is kept would keep the frames of all who were told, and what they held.
+            raise failure.with_traceback(None)
         return self._engine
 
 

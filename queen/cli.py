@@ -5,8 +5,9 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 import click
 import structlog
@@ -156,6 +157,23 @@ def _explain(error: BaseException) -> None:
     raise error
 
 
+class _Log:
+    """Standard error as far as it can be written: a full disk or a closed pipe there must not end the server."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Write, or lose the text."""
+        with suppress(OSError, ValueError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        """Flush, or lose what is buffered."""
+        with suppress(OSError, ValueError):
+            self._file.flush()
+
+
 def configure_logging(settings: Settings) -> None:
     """Log to standard error: lines for people on a terminal, else JSON. Tracebacks never show local values."""
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
@@ -172,7 +190,7 @@ def configure_logging(settings: Settings) -> None:
             *shape,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=_Log(sys.stderr)),  # type: ignore[arg-type]
         cache_logger_on_first_use=True,
     )
     # Hypercorn logs through the standard library: only what is alarming.

@@ -62,7 +62,7 @@ async def open_broker(
         broker = Broker(clock, numbers)
 
         def start() -> Engine:
-            return Engine(opened, clock, numbers, runner, compute, keys)
+            return Engine(opened, clock, numbers, runner, compute, broker.feed, keys)
 
         # What the body raises is raised as it is, not as part of the nursery's group.
         failure: BaseException | None = None

@@ -178,10 +178,8 @@ def _ages(core: Core, slot: Slot) -> tuple[int | None, int | None]:
 
 def _queue_lag(queue: Queue, lines: list[tuple[Slot, Sketch]]) -> QueueLag:
     together = Sketch()
-    partitions = []
-    for slot, window in lines:
-        together.merge(window)
-        partitions.append((slot.name, _lag_figures(slot.counts, window)))
+    together.merge(*[window for _, window in lines])
+    partitions = [(slot.name, _lag_figures(slot.counts, window)) for slot, window in lines]
     totals = _lag_figures(queue.counts, together)
     return QueueLag(queue.name, queue.namespace, queue.task, tuple(partitions), totals)
 

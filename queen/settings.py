@@ -25,9 +25,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive: float = 75.0
     write_time: float = 30.0
     drain_time: float = 4.0
+    ping_time: float = 30.0
+    max_sockets: int = 1000
     fast_lane: bool = True
     log_level: str = "info"
     log_format: str = "auto"
+
+    @property
+    def max_target(self) -> int:
+        """Bytes of a request's target at most."""
+        return self.max_header // 2
 
 
 class Setting(NamedTuple):
@@ -81,6 +88,10 @@ SETTINGS: Final = (
     Setting("keep_alive", "seconds after which a connection without a request is closed", low=0.01),
     Setting("write_time", "seconds in which a client must take the next part of an answer", low=0.01),
     Setting("drain_time", "seconds that requests in flight get to finish when the server stops", low=0.01, high=60),
+    Setting(
+        "ping_time", "seconds between pings to a WebSocket; one that has not answered by the next is closed", low=0.01
+    ),
+    Setting("max_sockets", "WebSockets at most; more are answered 503", low=1),
     Setting("fast_lane", "answer push, pop and ack ahead of the web framework; off, it serves them as well"),
     Setting("log_level", "what is logged", choices=("debug", "info", "warning", "error")),
     Setting(

@@ -18,6 +18,7 @@ SOURCES = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT
 
 VOCABULARY = {
     *("names", "options", "commands", "events", "replies", "messages", "errors", "history", "figures", "rawjson"),
+    *("notices", "meter"),
 }
 # Who may import which rooms of ours beside the vocabulary. The last three stand above all.
 ROOMS: dict[str, set[str]] = {
@@ -29,10 +30,11 @@ ROOMS: dict[str, set[str]] = {
     "actors": {"actors", "store", "clock"},
     "consumer": {"checks", "broker"},  # the broker for its type alone
     "reports": {"actors"},
-    "broker": {"actors", "clock", "checks", "consumer", "reports"},
+    "condition": {"actors"},
+    "broker": {"actors", "clock", "checks", "condition", "consumer", "reports"},
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "settings"},
-    "__init__": {"broker", "consumer", "opening", "store"},
+    "__init__": {"broker", "condition", "consumer", "opening", "store"},
     "__main__": {"cli"},
     "cli": {"opening", "web", "settings", "store"},
 }

@@ -6,11 +6,13 @@ import trio
 
 from queen.actors import catalogue_state
 from queen.actors.catalogue_state import Catalogue
+from queen.actors.feed import Feed
 from queen.actors.statistics import Statistics
 from queen.clock import Clock, Ids
 from queen.errors import Busy, StoreFull
-from queen.events import AnyEvent
+from queen.events import AnyEvent, MessagesPushed, MessagesSettled
 from queen.messages import Caller
+from queen.names import DEFAULT_GROUP, SECOND
 from queen.store.journal import Journal
 from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.projections import Projections
@@ -27,7 +29,9 @@ class Core:
     encryption keys; `keys_used` are those that messages were ever sealed with, `keys_lost` the ones of them that it
     has not (C4)."""
 
-    def __init__(self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, ring: KeyRing = NO_KEYS) -> None:
+    def __init__(
+        self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, feed: Feed, ring: KeyRing = NO_KEYS
+    ) -> None:
         self.journal = journal
         self.clock = clock
         self.ids = ids
@@ -35,7 +39,9 @@ class Core:
         self.records = Records(journal)
         self.projections = Projections(journal, self.records, self.catalogue.stored)
         self.statistics = Statistics()
-        self.writer = Writer(journal, runner)
+        self.feed = feed
+        self.meter = feed.meter
+        self.writer = Writer(journal, runner, self.meter)
         self.ring = ring
         self.keys_used: set[str] = set()
         self.keys_lost: frozenset[str] = frozenset()
@@ -60,7 +66,22 @@ class Core:
         self.projections.add(seq, partition, now, shift, tuple(events))
         self.statistics.add(seq, partition, now, shift, events)
         self.progress.set()
+        self._measure(events, now)
+        if self.feed.subscribers:
+            self.feed.recorded(self, seq, partition, now, shift, events)
         return seq
+
+    def _measure(self, events: Sequence[AnyEvent], now: int) -> None:
+        for event in events:
+            if type(event) is MessagesPushed:
+                self.meter.recent.add(now, len(event.sizes), 0)
+            elif type(event) is MessagesSettled and event.outcome == "completed" and event.asked is not None:
+                count = 0
+                for _, length, pushed_at in event.runs:
+                    self.meter.lag_s.add((now - pushed_at) / SECOND, length)
+                    count += length
+                if event.group == DEFAULT_GROUP:
+                    self.meter.recent.add(now, 0, count)
 
     def record_catalogue(self, event: AnyEvent, caller: Caller, partition: int = CATALOGUE) -> int:
         """Record an event of the catalogue and apply it."""

@@ -18,9 +18,11 @@ from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
 from queen.actors.decision import Decision
 from queen.actors.eraser import Eraser
+from queen.actors.feed import Feed
 from queen.actors.keeper import Keeper
 from queen.actors.mailbox import Granted, Part, PopRequest, Reply, Work, retry_later
 from queen.actors.partition_state import Partition, evolve
+from queen.actors.pulse import Pulse
 from queen.actors.recovery import Recovery
 from queen.actors.residents import Residents
 from queen.actors.router import Router
@@ -29,6 +31,7 @@ from queen.commands import Ack, AckEntry, Extend, Push
 from queen.errors import Busy, NotFound, ShuttingDown, StoreFull, Unavailable
 from queen.events import MessagesPushed
 from queen.messages import Acknowledgement, Caller, NewMessage
+from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, uuid_number
 from queen.options import DEFAULTS, QueueOptions, merge
 from queen.replies import Nothing, Receipt, Settlement
@@ -45,9 +48,16 @@ class Engine:
     """See the module. `run` first; the other methods work while it runs."""
 
     def __init__(
-        self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, compute: Runner, ring: KeyRing = NO_KEYS
+        self,
+        journal: Journal,
+        clock: Clock,
+        ids: Ids,
+        runner: Runner,
+        compute: Runner,
+        feed: Feed | None = None,
+        ring: KeyRing = NO_KEYS,
     ) -> None:
-        self.core = Core(journal, clock, ids, runner, ring)
+        self.core = Core(journal, clock, ids, runner, feed or Feed(clock, Meter()), ring)
         self._compute = compute
         self._asks: set[Reply[Any]] = set()
         self._stop = trio.Event()
@@ -55,7 +65,6 @@ class Engine:
         self.accepting = False
         self._running = False
         self._draining = False
-        self.pushed = 0
         self.house: Residents
         self.router: Router
 
@@ -72,6 +81,7 @@ class Engine:
                     writing.start_soon(self.core.writer.run)
                     acting.start_soon(self.router.run)
                     acting.start_soon(keeper.run)
+                    acting.start_soon(Pulse(self.core).run)
                     acting.start_soon(eraser.run)
                     self._running = self.accepting = True
                     task_status.started()
@@ -116,7 +126,7 @@ class Engine:
         self._put(work)
         replies = await self._ask(reply)
         receipts = plan.receipts(replies)
-        self.pushed += sum(receipt.status == "queued" for receipt in receipts)
+        self.core.meter.receipts(receipts)
         return receipts
 
     async def ack(self, entries: Sequence[Acknowledgement], caller: Caller) -> list[Settlement]:
@@ -152,21 +162,30 @@ class Engine:
                 results[index] = Settlement(
                     settlement.status, settlement.retry_count, settlement.at + shift, settlement.error
                 )
-        return [result for result in results if result is not None]
+        settlements = [result for result in results if result is not None]
+        self.core.meter.acked([settlement.status for settlement in settlements])
+        return settlements
 
     async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
         """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
         self._check_open()
+        asked_at = trio.current_time()
         self.router.pop(request)
         try:
             if request.wait:
                 with trio.move_on_after(timeout):
-                    return await self._ask(request.reply)
+                    return self._popped(await self._ask(request.reply), asked_at)
                 self.router.expire(request)
-            return await self._ask(request.reply)
+            return self._popped(await self._ask(request.reply), asked_at)
         except trio.Cancelled:
             self.router.leave(request)
             raise
+
+    def _popped(self, found: list[Granted] | Nothing, asked_at: float) -> list[Granted] | Nothing:
+        if not isinstance(found, Nothing):
+            count = sum([len(granted.grant.taken) for granted in found])
+            self.core.meter.popped(count, trio.current_time() - asked_at)
+        return found
 
     def release(self, leases: list[bytes]) -> None:
         """Give back what is left of leases, uncounted; those that have ended are passed over. While the engine
@@ -222,7 +241,8 @@ class Engine:
     def _check_open(self) -> None:
         if not self.accepting:
             closing = ShuttingDown("the server is shutting down")
-            raise self.core.writer.failure or (closing if self._draining else Unavailable(_ENDED))
+            failure = self.core.writer.failure or (closing if self._draining else Unavailable(_ENDED))
+            raise failure.with_traceback(None)
 
     async def _ask(self, reply: Reply[T]) -> T:
         self._asks.add(reply)

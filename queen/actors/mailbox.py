@@ -49,7 +49,7 @@ class Reply(Generic[T]):
         """The answer. Cancelling leaves the work to go on; nobody hears of its answer then."""
         await self._event.wait()
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)  # shared with others, whose frames it would keep
         return self._value  # type: ignore[return-value]  # set by `set`
 
 

@@ -19,6 +19,11 @@ class Records:
         self._kept: OrderedDict[int, tuple[Record, int]] = OrderedDict()
         self._bytes = 0
 
+    @property
+    def kept_bytes(self) -> int:
+        """How much is kept, in bytes of frames."""
+        return self._bytes
+
     def forget(self, seq: int) -> None:
         """The record has been replaced: read it anew."""
         kept = self._kept.pop(seq, None)

@@ -11,6 +11,7 @@ import trio
 
 from queen.errors import Conflict, QueenError, StoreFailed, StoreFull
 from queen.events import AnyEvent
+from queen.meter import Meter
 from queen.store.format import ORIGIN, digest_of, pack, unpack
 from queen.store.journal import Edit, Journal
 
@@ -49,9 +50,10 @@ class _Group:
 class Writer:
     """Group commit over one journal. Everything but `run` is synchronous."""
 
-    def __init__(self, journal: Journal, runner: Runner = in_thread) -> None:
+    def __init__(self, journal: Journal, runner: Runner = in_thread, meter: Meter | None = None) -> None:
         self._journal = journal
         self._runner = runner
+        self._meter = meter or Meter()
         self._group = _Group()
         self._running: _Group | None = None
         self._jobs: list[tuple[Job, Then]] = []
@@ -60,6 +62,7 @@ class Writer:
         self._durable = journal.head
         self._seq = journal.head
         self._digest = _digest_at(journal, journal.head)
+        self._began = 0.0
         self.commits = 0
 
     @property
@@ -73,14 +76,29 @@ class Writer:
         return self._digest
 
     @property
+    def durable(self) -> int:
+        """The number of the last record that is synced."""
+        return self._durable
+
+    @property
     def busy(self) -> bool:
         """Whether a commit is running."""
         return self._running is not None
 
     @property
+    def busy_s(self) -> float:
+        """How long the commit has been running that is running, in seconds."""
+        return trio.current_time() - self._began if self._running is not None else 0.0
+
+    @property
     def waiting(self) -> int:
         """How many callbacks wait for a commit."""
         return len(self._group.thens) + (len(self._running.thens) if self._running is not None else 0)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of frames that wait for the disk or are being written."""
+        return self._group.size + (self._running.size if self._running is not None else 0)
 
     @property
     def crowded(self) -> bool:
@@ -165,6 +183,7 @@ class Writer:
         group, self._group = self._group, _Group()
         job, told = self._jobs.pop(0) if self._jobs else (None, None)
         self._running = group
+        self._began = began = trio.current_time()
         try:
             with trio.CancelScope(shield=True):
                 if job is not None and told is not None and not await self._fits(group, job, told):
@@ -186,6 +205,7 @@ class Writer:
         self._running = None
         self.commits += 1
         self._durable += len(group.frames)
+        self._meter.committed(trio.current_time() - began, len(group.frames))
         self._journal.maintain()
         for callback in group.thens:
             callback(None)

@@ -9,19 +9,23 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 import structlog
-from quart import Response, request
+from quart import Response, request, websocket
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from queen.broker import Broker
 from queen.errors import QueenError
 from queen.web import analytics, delivery, queues, resources
+from queen.web.asgi import DASHBOARD
+from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
-from queen.web.operation import Traffic, health
+from queen.web.metrics import metrics, prometheus
+from queen.web.operation import Traffic, health, ready
 
 log = structlog.get_logger("queen.web")
 
 Route = Callable[[Broker, Asked], Awaitable[Answer]]
+Own = Callable[[Broker, Traffic, Asked], Awaitable[Answer]]
 
 
 class Row(NamedTuple):
@@ -58,6 +62,17 @@ ROUTES: Final = (
 )
 
 
+OPERATION: Final[dict[str, Own]] = {
+    "/health": health,
+    "/health/ready": ready,
+    "/metrics": metrics,
+    "/metrics/prometheus": prometheus,
+}
+"""Routes about the server itself, all of them GET."""
+LABELS: Final = {row.route: f"{row.method} {row.path}" for row in ROUTES}
+"""What each route is called where requests are counted."""
+
+
 async def answer_to(route: Route, broker: Broker, asked: Asked) -> Answer:
     """What `route` answers, refusals and accidents included. Only cancellation gets out."""
     try:
@@ -65,7 +80,7 @@ async def answer_to(route: Route, broker: Broker, asked: Asked) -> Answer:
     except QueenError as error:
         return refused(error)
     except Exception:
-        log.exception("a request failed", route=route.__name__)
+        log.exception("a request failed", route=LABELS.get(route))
         return refusal(500, "internal error; the server's log has the details")
 
 
@@ -82,10 +97,16 @@ def create_app(broker: Broker, traffic: Traffic) -> QuartTrio:
             provide_automatic_options=False,
         )
 
-    async def health_view() -> Response:
-        return _response(health(broker, traffic))
+    for path, own in OPERATION.items():
+        view = partial(_own_view, broker, traffic, path, own)
+        app.add_url_rule(path, path, view, methods=["GET"], provide_automatic_options=False)
 
-    app.add_url_rule("/health", "health", health_view, methods=["GET"], provide_automatic_options=False)
+    async def dashboard_view() -> None:
+        scope: Any = websocket.scope
+        link = scope["state"].get("link")
+        await Session(broker, traffic, websocket, lambda: link is not None and link.broken).run()
+
+    app.add_websocket(DASHBOARD, "dashboard", dashboard_view)
     app.register_error_handler(HTTPException, _told)
     return app
 
@@ -97,9 +118,21 @@ async def _view(broker: Broker, route: Route, **names: str) -> Response:
     scope: Any = request.scope
     exchange = scope["queen.exchange"]
     exchange.asked.names = tuple(names.items())
+    exchange.label = LABELS[route]
     answer = await answer_to(route, broker, exchange.asked)
     exchange.undo = answer.undo
     return _response(answer)
+
+
+async def _own_view(broker: Broker, traffic: Traffic, path: str, own: Own) -> Response:
+    scope: Any = request.scope
+    exchange = scope["queen.exchange"]
+    exchange.label = f"GET {path}"
+    return _response(await answer_to(partial(_own, own, traffic), broker, exchange.asked))
+
+
+async def _own(own: Own, traffic: Traffic, broker: Broker, asked: Asked) -> Answer:
+    return await own(broker, traffic, asked)
 
 
 def _response(answer: Answer) -> Response:

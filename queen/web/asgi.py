@@ -1,18 +1,38 @@
 """Round Quart: the raw path, the body and its limits, CORS, the final send, taking back what was not delivered."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Final, Protocol
 
 import trio
 
+from queen.errors import Unavailable
 from queen.settings import Settings
-from queen.web.exchange import CLOSE, CORS, Answer, Asked, Callers, Headers, shutting_down, too_large, too_slow
+from queen.web.exchange import (
+    CLOSE,
+    CORS,
+    Answer,
+    Asked,
+    Callers,
+    Headers,
+    refusal,
+    refused,
+    shutting_down,
+    too_large,
+    too_slow,
+)
 from queen.web.operation import Traffic
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+OTHER: Final = "other"
+"""What answers are counted under that belong to no route."""
+DASHBOARD: Final = "/ws/dashboard"
+"""The only WebSocket."""
 
 
 class Link(Protocol):
@@ -27,11 +47,12 @@ class Link(Protocol):
 class Exchange:
     """One request on its way through Quart: what was asked, and how to take the answer back."""
 
-    __slots__ = ("asked", "undo")
+    __slots__ = ("asked", "label", "undo")
 
     def __init__(self, asked: Asked) -> None:
         self.asked = asked
         self.undo: Callable[[], None] | None = None
+        self.label = OTHER
 
 
 class Gone(Exception):
@@ -51,8 +72,9 @@ class Gate:
         """Serve one request, or pass a lifespan or WebSocket on."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
-                scope["path"] = _raw_path(scope)
-            await self._app(scope, receive, send)
+                await self._serve_socket(scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
             return
         self._traffic.begin()
         try:
@@ -62,18 +84,37 @@ class Gate:
         finally:
             self._traffic.end()
 
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"] = _raw_path(scope)
+        traffic, limit = self._traffic, self._settings.max_sockets
+        if path != DASHBOARD:
+            await _turn_away(send, refusal(404, f"no such path for a WebSocket: {path}"))
+        elif traffic.draining:
+            await _turn_away(send, shutting_down())
+        elif traffic.sockets >= limit:
+            await _turn_away(send, refused(Unavailable(f"{limit} WebSockets are open, which is the most")))
+        else:
+            traffic.sockets += 1
+            try:
+                await self._app(scope, receive, partial(_send_to_socket, send))
+            finally:
+                traffic.sockets -= 1
+
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         method: str = scope["method"]
         path = scope["path"] = _raw_path(scope)
         link: Link | None = scope["state"].get("link")
         if method == "OPTIONS":
+            self._traffic.answered(OTHER, 204)
             await _answer(send, Answer(204), self._traffic.draining)
             return
         body = await self._body(scope["headers"], receive)
         if isinstance(body, Answer):
+            self._traffic.answered(OTHER, body.status)
             await _answer_and_drop(receive, send, body)
             return
-        if self._traffic.draining and path != "/health":
+        if self._traffic.draining and path not in ("/health", "/health/ready"):
+            self._traffic.answered(OTHER, 503)
             await _answer(send, shutting_down(), close=True)
             return
         client = scope["client"]
@@ -137,6 +178,7 @@ class Gate:
             nonlocal start
             if message["type"] == "http.response.start":
                 # Held back until the body comes, so that a client that is gone is told nothing at all.
+                self._traffic.answered(exchange.label, message["status"])
                 message["headers"] = [*_once(message["headers"]), *CORS]
                 if self._traffic.draining:
                     message["headers"].append(CLOSE)
@@ -172,6 +214,19 @@ async def _answer(send: Send, answer: Answer, close: bool = False) -> None:
         headers.append(CLOSE)
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body, "more_body": False})
+
+
+async def _turn_away(send: Send, answer: Answer) -> None:
+    """Answer what wanted to become a WebSocket."""
+    headers = [*answer.fields(), *CORS, CLOSE]
+    await send({"type": "websocket.http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": answer.body, "more_body": False})
+
+
+async def _send_to_socket(send: Send, message: Any) -> None:
+    if message["type"] == "websocket.accept":
+        message["headers"] = [*message["headers"], *CORS]
+    await send(message)
 
 
 async def _answer_and_drop(receive: Receive, send: Send, answer: Answer) -> None:

@@ -12,7 +12,8 @@ import h11
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.protocol.events import Request
+from hypercorn.protocol.h11 import STREAM_ID, H11Protocol, H11WSConnection
 from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ConnectionState
@@ -23,6 +24,7 @@ from queen.settings import Settings
 from queen.web.exchange import CLOSE, CORS, Answer, Callers, refusal, too_large
 from queen.web.lane import Date, Lane
 from queen.web.operation import Traffic
+from queen.web.socket import Socket, asks_for_socket
 
 _MAX_RECV: Final = 2**16
 _MAX_SEND: Final = 2**18
@@ -91,6 +93,8 @@ class Connection:
         async with self._send_lock:
             with trio.CancelScope(shield=True) as scope:
                 try:
+                    if self.broken:
+                        return
                     for start in range(0, len(data), _MAX_SEND):
                         scope.deadline = trio.current_time() + self._settings.write_time
                         await self._stream.send_all(data[start : start + _MAX_SEND])
@@ -208,22 +212,53 @@ class Protocol(H11Protocol):
 
     async def _create_stream(self, request: h11.Request) -> None:
         refused = self._too_much(request)
-        if refused is None:
-            await super()._create_stream(request)
-        else:
+        if refused is not None:
             await self._refuse(refused)
+        elif asks_for_socket(request):
+            await self._open_socket(request)
+        else:
+            await super()._create_stream(request)
+
+    async def _open_socket(self, request: h11.Request) -> None:
+        # As Hypercorn does it, but for the class.
+        self.stream = Socket(
+            self.app,
+            self.config,
+            self.context,
+            self.task_group,
+            self.ssl,
+            self.client,
+            self.server,
+            self.stream_send,
+            STREAM_ID,
+        )
+        assert isinstance(self.connection, h11.Connection)
+        self.connection = H11WSConnection(self.connection)
+        await self.stream.handle(
+            Request(
+                stream_id=STREAM_ID,
+                headers=list(request.headers),
+                http_version=request.http_version.decode(),
+                method="GET",
+                raw_path=request.target,
+                state=self.connection_state,
+            )
+        )
 
     def _too_much(self, request: h11.Request) -> Answer | None:
         # h11 bounds only what arrives in pieces, so what came whole is measured here.
-        limit = self._settings.max_header
-        if len(request.target) > limit // 2:
-            return refusal(414, f"the request's target is longer than {limit // 2} bytes")
+        limit, max_target = self._settings.max_header, self._settings.max_target
+        if len(request.target) > max_target:
+            return refusal(414, f"the request's target is longer than {max_target} bytes")
         if len(request.target) + sum(len(name) + len(value) + 4 for name, value in request.headers) > limit:
             return refusal(431, f"the request's headers are larger than {limit} bytes")
-        for name, value in request.headers:
-            # Before h11 would tell an `Expect: 100-continue` client to go ahead.
-            if name == b"content-length" and int(value) > self._settings.max_body:
-                return too_large(self._settings.max_body)
+        lengths = [int(value) for name, value in request.headers if name == b"content-length"]
+        if lengths and any(name == b"transfer-encoding" for name, _ in request.headers):
+            # A proxy in front may believe the other one and take the rest of the body for a request.
+            return refusal(400, "not a valid HTTP request: its body has two lengths")
+        # Before h11 would tell an `Expect: 100-continue` client to go ahead.
+        if any(length > self._settings.max_body for length in lengths):
+            return too_large(self._settings.max_body)
         return None
 
     async def _send_h11_event(self, event: Any) -> None:

@@ -15,7 +15,6 @@ from queen.web.text import decoded, parameters
 
 Headers = list[tuple[bytes, bytes]]
 
-JSON: Final = (b"content-type", b"application/json")
 CLOSE: Final = (b"connection", b"close")
 CORS: Final[Headers] = [
     (b"access-control-allow-origin", b"*"),
@@ -92,12 +91,13 @@ class Answer(NamedTuple):
     body: bytes = b""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     undo: Callable[[], None] | None = None
+    kind: bytes = b"application/json"
 
     def fields(self) -> Headers:
         """The headers that describe this answer. A 204 has no body and thus nothing to say about one."""
         if self.status == 204:
             return list(self.headers)
-        return [JSON, (b"content-length", b"%d" % len(self.body)), *self.headers]
+        return [(b"content-type", self.kind), (b"content-length", b"%d" % len(self.body)), *self.headers]
 
 
 def refusal(status: int, sentence: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:

@@ -14,7 +14,7 @@ from hypercorn.config import Config
 
 from queen.broker import Broker
 from queen.settings import Settings
-from queen.web.app import Found, answer_to, fast_table
+from queen.web.app import LABELS, Found, answer_to, fast_table
 from queen.web.exchange import CORS, Answer, Asked, Callers, Headers, shutting_down, too_slow
 from queen.web.operation import Traffic
 
@@ -153,7 +153,8 @@ class Lane:
             end = buffer.find(b"\r\n\r\n")
             if end >= 0:
                 return end + 4
-            if len(buffer) > self._settings.max_header:
+            # Lines that end in a bare LF are old but legal, and Hypercorn knows them.
+            if len(buffer) > self._settings.max_header or b"\n\n" in buffer:
                 return 0
             if not await self._more():
                 return None
@@ -176,6 +177,8 @@ class Lane:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             return None
         if not head.complete or parser.get_http_version() != "1.1" or not head.target.isascii():
+            return None
+        if len(head.target) > self._settings.max_target:
             return None
         path, _, query = head.target.partition(b"?")
         found = _find(parser.get_method().decode(), path.decode())
@@ -208,9 +211,12 @@ class Lane:
         request.asked.body = self._buffer[head:end]
         self._buffer = self._buffer[end:]
         if self._traffic.draining:
+            self._traffic.answered(LABELS[request.found[0]], 503)
             await self._send(shutting_down(), close=True)
             return False
         answer = await self._answer(request)
+        if answer is not None:
+            self._traffic.answered(LABELS[request.found[0]], answer.status)
         close = request.close or self._traffic.draining
         return answer is not None and await self._send(answer, close) and not close
 

@@ -1,21 +1,25 @@
-"""The routes for those who run the server, and the few counts that only the edge can know."""
+"""Whether the server is well, and the few counts that only the edge can know."""
 
 import trio
 
 from queen.broker import Broker
 from queen.web import render
-from queen.web.exchange import Answer
+from queen.web.exchange import Answer, Asked
 
 
 class Traffic:
-    """What the edge counts: requests, open connections, requests in flight, and whether the server stops."""
+    """What the edge counts: requests, open connections (`sockets`: WebSockets among them), requests in flight;
+    `answers` by route and status; and whether the server stops."""
 
     def __init__(self) -> None:
         self.started_at = trio.current_time()
         self.requests = 0
         self.connections = 0
+        self.sockets = 0
         self.in_flight = 0
+        self.answers: dict[tuple[str, int], int] = {}
         self.draining = False
+        self.stopping = trio.Event()
         self._changed = trio.Event()
 
     def begin(self) -> None:
@@ -29,6 +33,21 @@ class Traffic:
         if self.draining and self.in_flight == 0:
             self._changed.set()
 
+    def answered(self, route: str, status: int) -> None:
+        """An answer was made; `route` is one of the table, or "other"."""
+        counted = route, status
+        self.answers[counted] = self.answers.get(counted, 0) + 1
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since the start."""
+        return trio.current_time() - self.started_at
+
+    def drain(self) -> None:
+        """The server stops: no new work."""
+        self.draining = True
+        self.stopping.set()
+
     async def wait_quiet(self) -> None:
         """Return once no request is in flight; cancellation leaves nothing behind."""
         while self.in_flight:
@@ -36,11 +55,11 @@ class Traffic:
             await self._changed.wait()
 
 
-def health(broker: Broker, traffic: Traffic) -> Answer:
+async def health(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
     """`GET /health`: 200 while everything works, else 503 in the same shape."""
     found = broker.health()
     sound = found.status == "healthy" and broker.ready and not traffic.draining
-    uptime = trio.current_time() - traffic.started_at
+    uptime = traffic.uptime
     # Rates of the first moment would be nonsense; after a second they are an honest mean.
     seconds = max(uptime, 1.0)
     content = {
@@ -56,3 +75,13 @@ def health(broker: Broker, traffic: Traffic) -> Answer:
         },
     }
     return render.document(content, 200 if sound else 503)
+
+
+async def ready(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
+    """`GET /health/ready`: 200 while work is taken, 503 while the server starts or stops, or the store can't write.
+
+    Full is not among them: acknowledgements must get through then, or there will never be room again (W4)."""
+    found = broker.readiness()
+    status = "stopping" if traffic.draining else found.status
+    content = {"ready": status == "ready", "status": status, "store": found.store, "reason": found.reason}
+    return render.document(content, 200 if status == "ready" else 503)

@@ -14,7 +14,7 @@ from hypercorn.trio.lifespan import Lifespan
 from hypercorn.trio.worker_context import WorkerContext
 
 from queen.broker import Broker
-from queen.settings import Settings
+from queen.settings import KIB, Settings
 from queen.web.app import create_app
 from queen.web.asgi import Gate
 from queen.web.connection import Connection, House
@@ -71,7 +71,7 @@ async def serve(
                 task_status.started([_url(listener) for listener in listeners])
                 await _wait_stop(stop)
                 # From here on: no new connections, 503 on those that are open.
-                traffic.draining = True
+                traffic.drain()
                 accepting.cancel_scope.cancel()
             await _drain(broker, settings, traffic)
             await context.terminated.set()
@@ -135,7 +135,8 @@ def _hypercorn_config(settings: Settings) -> Config:
     config.errorlog = logging.getLogger("queen.hypercorn")
     config.h11_max_incomplete_size = settings.max_header
     config.include_server_header = False
-    config.websocket_max_message_size = 16 * 1024
+    config.websocket_max_message_size = 16 * KIB
+    config.websocket_ping_interval = settings.ping_time
     return config
 
 

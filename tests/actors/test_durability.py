@@ -196,6 +196,20 @@ async def test_after_an_unknown_outcome_nothing_is_taken_any_more(written: bool,
         assert len(await queen.pop("r")) == written
 
 
+async def test_a_failed_broker_keeps_nothing_of_those_it_refuses(autojump_clock: Any) -> None:
+    """An error raised again and again would keep everybody's frames, and the payloads in them."""
+    journal = MemoryJournal()
+    async with opened(journal) as queen:
+        journal.fail_next(StoreFailed("unknown"))
+        lengths = []
+        for _ in range(5):
+            with pytest.raises(StoreFailed) as refused:
+                await queen.push("q")
+            lengths.append(len(refused.traceback))
+            await steps()
+        assert lengths[1] == lengths[-1]
+
+
 class Broken(MemoryJournal):
     """A journal of which a commit fails as no journal should."""
 

@@ -83,7 +83,7 @@ async def doomed(
     queen = Broker(now, ids)
 
     def start() -> Engine:
-        return Engine(journal, now, ids, runner, inline)
+        return Engine(journal, now, ids, runner, inline, queen.feed)
 
     async with patience(), trio.open_nursery() as nursery:
         await nursery.start(supervise, queen, start, journal)

@@ -47,6 +47,16 @@ async def test_it_serves_and_says_where() -> None:
         await client.stream.aclose()
 
 
+async def test_it_outlives_its_log() -> None:
+    """W4: whoever reads the log may go away, and the disk that it is on may be full."""
+    async with started() as (process, _):
+        assert process.stderr is not None
+        await process.stderr.aclose()
+        process.terminate()  # which is logged
+        with trio.fail_after(10):
+            assert await process.wait() == 0
+
+
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "queen", "serve", *arguments],

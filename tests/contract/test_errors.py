@@ -102,6 +102,7 @@ async def test_an_absolute_target_is_read_as_its_path(client: Client) -> None:
         b"POST /api/v1/push HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
         b"POST /api/v1/push HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"POST /api/v1/push HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        b"POST /api/v1/push HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
     ],
 )
 async def test_what_is_no_http_is_told_so(client: Client, request_bytes: bytes) -> None:
@@ -112,6 +113,27 @@ async def test_what_is_no_http_is_told_so(client: Client, request_bytes: bytes) 
     assert reply.error
     assert reply.headers["connection"] == "close"
     assert await client.at_end()
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/api/v1/push", "/health"])
+async def test_a_websocket_where_there_is_none_is_refused(client: Client, path: str) -> None:
+    """W4: JSON 404, and no accident in the log."""
+    headers = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    reply = await client.request("GET", path, headers=headers)
+    assert (reply.status, reply.error) == (404, f"no such path for a WebSocket: {path}")
+    assert has_cors(reply)
+
+
+async def test_lines_may_end_in_a_bare_line_feed(client: Client) -> None:
+    for _ in range(2):
+        await client.stream.send_all(b"GET /api/v1/pop/queue/q HTTP/1.1\nHost: a\n\n")
+        with trio.fail_after(2):
+            assert (await client.reply()).status == 204
 
 
 async def test_an_accident_tells_nothing_of_the_inside(

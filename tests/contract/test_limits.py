@@ -108,9 +108,10 @@ async def test_headers_have_a_limit_whole_or_in_pieces(server: Server, pieces: i
 
 
 @pytest.mark.settings(max_header=2048)
-async def test_a_target_has_a_limit(server: Server) -> None:
+@pytest.mark.parametrize("start", ["/", "/api/v1/pop/queue/q?"])
+async def test_a_target_has_a_limit(server: Server, start: str) -> None:
     client = await server.connect()
-    reply = await client.request("GET", "/" + "x" * 1500)
+    reply = await client.request("GET", start + "x" * 1500)
     assert reply.status == 414
     assert await client.at_end()
 
