@@ -36,7 +36,7 @@ ROOMS: dict[str, set[str]] = {
     "web": {"web", "broker", "settings"},
     "__init__": {"broker", "condition", "consumer", "opening", "store"},
     "__main__": {"cli"},
-    "cli": {"opening", "web", "settings", "store"},
+    "cli": {"opening", "broker", "web", "settings", "store"},
 }
 PURE = re.compile(r"(.*_rules|.*_state|format|chain|waiting|journal)\.py")
 IMPURE = {"trio", "time", "random", "uuid", "logging", "os", "structlog", "lmdb"}

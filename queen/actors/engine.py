@@ -15,6 +15,7 @@ from msgspec import UnsetType
 from queen.actors import catalogue_rules as rules
 from queen.actors.admission import Plan, queue_full
 from queen.actors.catalogue_state import Queue, Slot
+from queen.actors.compacting import compacted
 from queen.actors.core import Core
 from queen.actors.decision import Decision
 from queen.actors.eraser import Eraser
@@ -34,7 +35,7 @@ from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, uuid_number
 from queen.options import DEFAULTS, QueueOptions, merge
-from queen.replies import Nothing, Receipt, Settlement
+from queen.replies import Compacted, Nothing, Receipt, Settlement
 from queen.store.journal import Journal
 from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.writer import Runner
@@ -65,6 +66,8 @@ class Engine:
         self.accepting = False
         self._running = False
         self._draining = False
+        self.keeper: Keeper
+        self.eraser: Eraser
         self.house: Residents
         self.router: Router
 
@@ -76,8 +79,8 @@ class Engine:
                     self.house = Residents(self.core, acting)
                     self.router = self.house.router = Router(self.core, self.house)
                     Recovery(self.core, self.house, self.router).run()
-                    keeper = Keeper(self.core, self.house, self._compute)
-                    eraser = Eraser(self.core, self._compute)
+                    keeper = self.keeper = Keeper(self.core, self.house, self._compute)
+                    eraser = self.eraser = Eraser(self.core, self._compute)
                     writing.start_soon(self.core.writer.run)
                     acting.start_soon(self.router.run)
                     acting.start_soon(keeper.run)
@@ -235,6 +238,13 @@ class Engine:
         reply: Reply[T] = Reply()
         self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(answer))
         return await self._ask(reply)
+
+    async def compact(self) -> Compacted:
+        """R5: erase what is deleted, and make the journal's file anew; see `compacted`."""
+        self._check_open()
+        await self.keeper.flush()
+        await self.eraser.sweep()
+        return await compacted(self.core.journal, self._compute)
 
     # -- inside -------------------------------------------------------------------------------------------
 

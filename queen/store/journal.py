@@ -8,6 +8,8 @@ import enum
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from queen.replies import Compacted
+
 
 class Table(enum.StrEnum):
     """The projections: ordered tables of bytes, all of which can be made anew from the journal."""
@@ -46,13 +48,6 @@ class Room(NamedTuple):
 
     free: int
     used: int
-
-
-class Compacted(NamedTuple):
-    """The size of the journal's file before and after a compaction, in bytes."""
-
-    before: int
-    after: int
 
 
 class Compaction(Protocol):

@@ -19,7 +19,8 @@ from pathlib import Path
 import lmdb
 
 from queen.errors import Busy, Conflict, StoreFailed, StoreFull, Unavailable
-from queen.store.journal import Compacted, Edit, Replacement, Table
+from queen.replies import Compacted
+from queen.store.journal import Edit, Replacement, Table
 from queen.store.lmdb_file import DATA, open_environment
 from queen.store.lmdb_rows import KEY, Database, Databases, Transaction, change, databases, remove_frame
 

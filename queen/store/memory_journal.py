@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from queen.errors import Conflict, StoreFailed, StoreFull
-from queen.store.journal import Change, Compacted, Edit, Replacement, Room, Table
+from queen.replies import Compacted
+from queen.store.journal import Change, Edit, Replacement, Room, Table
 
 _MAX_KEY = 511
 

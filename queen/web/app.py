@@ -20,7 +20,7 @@ from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.metrics import metrics, prometheus
-from queen.web.operation import Traffic, health, ready
+from queen.web.operation import Traffic, compact, health, ready
 
 log = structlog.get_logger("queen.web")
 
@@ -46,6 +46,7 @@ ROUTES: Final = (
     Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
     Row("POST", "/api/v1/configure", queues.configure),
+    Row("POST", "/api/v1/compact", compact),
     Row("GET", "/api/v1/analytics", analytics.filtered),
     Row("GET", "/api/v1/analytics/queue/<queue>", analytics.queue),
     Row("GET", "/api/v1/analytics/queues", analytics.queues),

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from queen.errors import Busy, Conflict, StoreFull
+from queen.replies import Compacted
 from queen.store import lmdb_compact
-from queen.store.journal import Change, Compacted, Edit, Replacement, Table
+from queen.store.journal import Change, Edit, Replacement, Table
 from queen.store.lmdb_compact import FOLDER, LmdbCompaction
 from queen.store.lmdb_file import check_pages
 from queen.store.lmdb_journal import LmdbJournal
