@@ -24,6 +24,8 @@ async def compacted(journal: Journal, runner: Runner) -> Compacted:
     finally:
         # Whatever happened: after a `prepare` that came through, commits wait for this.
         done = compaction.finish()
+        with trio.CancelScope(shield=True):
+            await runner(compaction.dispose)
     if failure is not None:
         raise failure
     return done

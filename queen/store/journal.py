@@ -52,7 +52,8 @@ class Room(NamedTuple):
 
 class Compaction(Protocol):
     """Makes the journal's file anew without what it no longer holds, while others read and commit. What was erased
-    before is physically gone afterwards (R5). Whoever has begun one calls `prepare` and then, always, `finish`."""
+    before is physically gone afterwards (R5). Whoever has begun one calls `prepare` and then, always, `finish` and
+    `dispose`."""
 
     def prepare(self) -> None:
         """Copy everything; takes long, and runs in a thread of its own. On return commits wait for `finish`.
@@ -64,7 +65,10 @@ class Compaction(Protocol):
         """Let `prepare` end soon with `Conflict`; called from any thread."""
 
     def finish(self) -> Compacted:
-        """Work with the new file from now on, or, after a `prepare` that failed, clean up. On the reading thread."""
+        """Work with the new file from now on (after a `prepare` that failed: the old). On the thread that reads."""
+
+    def dispose(self) -> None:
+        """Let go of the file that is not used; takes a while, and runs in a thread of its own."""
 
 
 class Journal(Protocol):

@@ -65,6 +65,9 @@ class _Nothing:
         """See `Compaction.finish`."""
         return Compacted(self._size, self._size)
 
+    def dispose(self) -> None:
+        """See `Compaction.dispose`."""
+
 
 class MemoryJournal:
     """A `Journal`. `capacity` in bytes is where it is full; `reserve` is what `room` keeps back of that."""

@@ -38,6 +38,7 @@ def compact(journal: LmdbJournal) -> Compacted:
         compaction.prepare()
     finally:
         done = compaction.finish()
+        compaction.dispose()
     return done
 
 
@@ -131,6 +132,7 @@ def test_commits_go_on_meanwhile_and_none_is_missed(journal: LmdbJournal, monkey
             committing.join(0.001)
         commits += 1
     compaction.finish()
+    compaction.dispose()
     committing.join()
     assert commits > 1
     seen = content(journal)
@@ -155,6 +157,7 @@ def test_reads_go_on_until_the_switch(journal: LmdbJournal) -> None:
     assert content(journal) == before
     first.append(next(reading))
     compaction.finish()
+    compaction.dispose()
     assert [*first, *reading] == before[0]
 
 
@@ -191,6 +194,7 @@ def test_a_stopped_compaction_changes_nothing(journal: LmdbJournal, tmp_path: Pa
     with pytest.raises(Conflict, match="stopped"):
         compaction.prepare()
     done = compaction.finish()
+    compaction.dispose()
     assert done.before == done.after
     assert content(journal) == before
     assert not (tmp_path / FOLDER).exists()
@@ -213,6 +217,7 @@ def test_too_many_changes_meanwhile_give_it_up(journal: LmdbJournal, monkeypatch
     with pytest.raises(Busy):
         compaction.prepare()
     compaction.finish()
+    compaction.dispose()
     journal.commit(journal.head, [b"next"])
 
 
@@ -230,6 +235,7 @@ def test_a_table_that_is_cleared_meanwhile_gives_it_up(journal: LmdbJournal) -> 
     with pytest.raises(Busy):
         compaction.prepare()
     compaction.finish()
+    compaction.dispose()
     assert journal.scan(Table.RUNS, b"") == []
 
 
@@ -245,6 +251,7 @@ def test_without_room_nothing_happens(journal: LmdbJournal, monkeypatch: pytest.
     with pytest.raises(StoreFull):
         compaction.prepare()
     compaction.finish()
+    compaction.dispose()
     monkeypatch.undo()
     assert content(journal) == before
     journal.commit(journal.head, [b"next"])
@@ -284,6 +291,7 @@ compaction.prepare()
 if place == "prepared":
     os._exit(9)
 compaction.finish()
+compaction.dispose()
 if place == "finished":
     os._exit(9)
 journal.commit(journal.head, [b"one more"])
