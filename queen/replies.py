@@ -92,3 +92,10 @@ class Pushed(NamedTuple):
 
     id: int
     position: int | None
+
+
+class Compacted(NamedTuple):
+    """The size of the journal's file before and after a compaction, in bytes."""
+
+    before: int
+    after: int

@@ -55,7 +55,9 @@ class Settling:
                 self._results[index] = Settlement(
                     settlement.status, settlement.retry_count, settlement.at + shift, settlement.error
                 )
-        return [result for result in self._results if result is not None]
+        settlements = [result for result in self._results if result is not None]
+        self._core.meter.acked([settlement.status for settlement in settlements])
+        return settlements
 
 
 def _locate(core: Core, entry: Acknowledgement) -> tuple[Slot, int, int] | Settlement:
