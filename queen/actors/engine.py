@@ -27,7 +27,7 @@ from queen.actors.pulse import Pulse
 from queen.actors.recovery import Recovery
 from queen.actors.residents import Residents
 from queen.actors.router import Router
-from queen.actors.settling import Settling
+from queen.actors.settling import AckPlan
 from queen.clock import Clock, Ids
 from queen.commands import Extend, Push
 from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
@@ -132,8 +132,10 @@ class Engine:
     async def ack(self, entries: Sequence[Acknowledgement], caller: Caller) -> list[Settlement]:
         """Settle messages, all in one commit (A5); refusals are values. Cancelled: as for a push."""
         self.check_open()
-        settling = Settling(self.core, entries)
-        return settling.settlements(await self.carry(settling.parts(), caller))
+        plan = AckPlan(self.core, entries)
+        settlements = plan.settlements(await self.carry(plan.parts(), caller))
+        self.core.meter.acked([settlement.status for settlement in settlements])
+        return settlements
 
     async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
         """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
