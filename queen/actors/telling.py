@@ -82,10 +82,12 @@ def told_of(core: "Core", partition: int, event: AnyEvent, at: int) -> Told | No
 Make = Callable[["Core", Slot, str | None, Any, int], Iterable[Notice]]
 
 
-def _of_group(core: "Core", slot: Slot, event: Any, weight: int, at: int, make: Make) -> Told:
+def _of_group(core: "Core", slot: Slot, event: Any, weight: int, at: int, make: Make) -> Told | None:
     group = None
     if event.group != DEFAULT_GROUP:
         group = next((name for name, found in slot.queue.groups.items() if found.number == event.group), None)
+        if group is None:
+            return None  # forgotten; what ends after it concerns nobody
     return Told(slot.queue.name, weight, lambda: make(core, slot, group, event, at))
 
 
