@@ -48,7 +48,7 @@ class AckPlan:
                     yield index, settlement
 
     def settlements(self, replies: Sequence[Any]) -> list[Settlement]:
-        """The answer, in the order of the request, from the partitions' replies in the order of `parts`."""
+        """The answer, in the order of the request, from the partitions' durable replies in the order of `parts`."""
         shift = self._core.clock.shift()
         for reply, listed in zip(replies, self._gathered.values(), strict=True):
             for settlement, (index, _) in zip(reply, listed, strict=True):

@@ -12,6 +12,7 @@ import structlog
 from quart import Response, request, websocket
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.routing import WebsocketMismatch
 
 from queen.broker import Broker
 from queen.errors import QueenError
@@ -163,6 +164,8 @@ async def _told(error: HTTPException) -> Response:
         allowed = ", ".join(sorted({*(error.valid_methods or ()), "OPTIONS"}))
         sentence = f"{request.method} is not allowed here; allowed: {allowed}"
         return _response(refusal(405, sentence, ((b"allow", allowed.encode()),)))
+    if isinstance(error, WebsocketMismatch):
+        return _response(refusal(426, f"{request.path} is a WebSocket", ((b"upgrade", b"websocket"),)))
     if error.code == 404:
         return _response(refusal(404, f"no such path: {request.path}"))
     if error.code is None or error.code >= 500:
