@@ -145,7 +145,7 @@ async def test_pushes_of_one_request_share_a_block_of_ids(world: World) -> None:
 
 
 def _runs(world: World, partition: int, position: int) -> list[Any]:
-    return list(world.past.runs(partition, position))
+    return [run._replace(sizes=world.past.sizes(run)) for run in world.past.runs(partition, position)]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -159,7 +159,8 @@ async def test_runs_where_rows_and_tails_overlap(seed: int, world: World) -> Non
         first = world.next.get(partition, 1)
         delays = chance.choice([(), (5,) * len(names)])
         world.push(partition, *names, delays_s=delays)
-        expected[partition].append((first, len(names), world.seq - 1, world.seq, world.seq - 1 + 7, delays, None))
+        run = first, len(names), world.seq - 1, world.seq, world.seq - 1 + 7, delays, None, (1,) * len(names)
+        expected[partition].append(run)
         if chance.random() < 0.2:
             world.write(chance.choice([None, 3, 1000]))
         elif chance.random() < 0.1:
