@@ -133,9 +133,7 @@ class Engine:
         """Settle messages, all in one commit (A5); refusals are values. Cancelled: as for a push."""
         self.check_open()
         plan = AckPlan(self.core, entries)
-        settlements = plan.settlements(await self.carry(plan.parts(), caller))
-        self.core.meter.acked([settlement.status for settlement in settlements])
-        return settlements
+        return plan.settlements(await self.carry(plan.parts(), caller))
 
     async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
         """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
