@@ -39,9 +39,7 @@ async def carry_out(
     replies = await engine.carry([*pushes, *settling.parts()], caller, admit)
     receipts = plan.receipts(replies[: len(pushes)])
     engine.core.meter.receipts(receipts)
-    settled = settling.settlements(replies[len(pushes) :])
-    engine.core.meter.acked([settlement.status for settlement in settled])
-    settlements = iter(settled)
+    settlements = iter(settling.settlements(replies[len(pushes) :]))
     results: list[list[Receipt] | Settlement] = []
     for operation in operations:
         if isinstance(operation, Acknowledgement):

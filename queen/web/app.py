@@ -12,6 +12,7 @@ import structlog
 from quart import Response, request, websocket
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.routing import WebsocketMismatch
 
 from queen.broker import Broker
 from queen.errors import QueenError
@@ -20,7 +21,7 @@ from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.metrics import metrics, prometheus
-from queen.web.operation import Traffic, health, ready
+from queen.web.operation import Traffic, compact, health, ready
 
 log = structlog.get_logger("queen.web")
 
@@ -59,6 +60,7 @@ ROUTES: Final = (
     Row("GET", "/api/v1/consumer-groups", groups.listed),
     Row("DELETE", "/api/v1/consumer-groups/<group>", groups.delete),
     Row("POST", "/api/v1/consumer-groups/<group>/queues/<queue>/seek", groups.seek),
+    Row("POST", "/api/v1/compact", compact),
     Row("GET", "/api/v1/analytics", analytics.filtered),
     Row("GET", "/api/v1/analytics/queue/<queue>", analytics.queue),
     Row("GET", "/api/v1/analytics/queues", analytics.queues),
@@ -162,6 +164,8 @@ async def _told(error: HTTPException) -> Response:
         allowed = ", ".join(sorted({*(error.valid_methods or ()), "OPTIONS"}))
         sentence = f"{request.method} is not allowed here; allowed: {allowed}"
         return _response(refusal(405, sentence, ((b"allow", allowed.encode()),)))
+    if isinstance(error, WebsocketMismatch):
+        return _response(refusal(426, f"{request.path} is a WebSocket", ((b"upgrade", b"websocket"),)))
     if error.code == 404:
         return _response(refusal(404, f"no such path: {request.path}"))
     if error.code is None or error.code >= 500:
