@@ -82,10 +82,17 @@ def serve(**values: Any) -> None:
 async def _serve(settings: Settings) -> None:
     keys = encryption_keys(settings)
     async with (
-        open_broker(settings.data, reserve=settings.reserve, keys=keys) as broker,
+        open_broker(settings.data, reserve=settings.reserve, keys=keys, wait=False) as broker,
         trio.open_nursery() as nursery,
     ):
-        urls: list[str] = await nursery.start(serve_http, broker, settings)
+
+        async def serve_until_stopped(task_status: trio.TaskStatus[list[str]]) -> None:
+            await serve_http(broker, settings, task_status=task_status)
+            nursery.cancel_scope.cancel()
+
+        # The port is open from the first moment on, and says 503 until the journal has been read.
+        urls: list[str] = await nursery.start(serve_until_stopped)
+        await broker.wait_started()
         # What is here now stays: no collection need look at it again.
         gc.collect()
         gc.freeze()
