@@ -35,7 +35,7 @@ from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessag
 from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant, uuid_text
 from queen.options import QueueOptions
-from queen.replies import Nothing, Receipt, Settlement
+from queen.replies import Compacted, Nothing, Receipt, Settlement
 from queen.reports import Reports
 from queen.stored import Messages
 
@@ -276,6 +276,12 @@ class Broker:
     def new_id(self) -> str:
         """An id that nothing else has (N2)."""
         return uuid_text(self._ids.block())
+
+    async def compact(self) -> Compacted:
+        """Make the file of the data folder anew, without what is deleted (R5): afterwards no byte of such a payload is
+        in it. Others go on meanwhile. Needs as much room on the disk as the file has. Raises `Conflict` while another
+        compaction runs, `StoreFull`, `Busy`. Cancelled, the file is the old one or the new one, and in use."""
+        return await self._running().compact()
 
     # -- life ---------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from queen.names import uuid_number
 from queen.replies import Settlement
 
 
-class Settling:
+class AckPlan:
     """What the entries ask of each partition. Those whose message can't be found have their answer at once."""
 
     def __init__(self, core: Core, entries: Sequence[Acknowledgement]) -> None:

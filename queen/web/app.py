@@ -21,7 +21,7 @@ from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.metrics import metrics, prometheus
-from queen.web.operation import Traffic, health, ready
+from queen.web.operation import Traffic, compact, health, ready
 
 log = structlog.get_logger("queen.web")
 
@@ -60,6 +60,7 @@ ROUTES: Final = (
     Row("GET", "/api/v1/consumer-groups", groups.listed),
     Row("DELETE", "/api/v1/consumer-groups/<group>", groups.delete),
     Row("POST", "/api/v1/consumer-groups/<group>/queues/<queue>/seek", groups.seek),
+    Row("POST", "/api/v1/compact", compact),
     Row("GET", "/api/v1/analytics", analytics.filtered),
     Row("GET", "/api/v1/analytics/queue/<queue>", analytics.queue),
     Row("GET", "/api/v1/analytics/queues", analytics.queues),
