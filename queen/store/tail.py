@@ -8,13 +8,22 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from queen.events import AnyEvent, MessagesDeleted, MessagesPushed, MessagesRevived, MessagesSettled, Run
+from queen.events import (
+    AnyEvent,
+    MessagesDeleted,
+    MessagesPushed,
+    MessagesRevived,
+    MessagesSettled,
+    Outcome,
+    Run,
+)
 from queen.history import Place, PushedRun, Settled, SettledRecord
 from queen.names import message_id, uuid_number
 from queen.store import keys
 from queen.store.journal import Change, Table
 
 _BLOCK_BITS = 12
+_NEVER = bytes(8)
 
 
 class Settling:
@@ -121,6 +130,21 @@ class Tail:
                 return entry
         return None
 
+    def given_up(self, partition: int, group: int, outcome: Outcome, below: int) -> set[int]:
+        """Positions below `below` that ended so here, whatever has become of them since."""
+        return {
+            position
+            for entry in self._settled.get((partition, group), ())
+            if entry.event is not None and entry.event.outcome == outcome
+            for run in entry.runs
+            for position in range(run.first, min(run.first + run.length, below))
+        }
+
+    def newest_run(self, partition: int) -> PushedRun | None:
+        """The partition's newest record of pushed messages, None where it has none here."""
+        runs = self._runs.get(partition)
+        return runs[-1] if runs else None
+
     def settlements(self, partition: int) -> list[SettledRecord]:
         """Records that settled messages of the partition, in order."""
         return self._settlements.get(partition, [])
@@ -146,7 +170,9 @@ class Tail:
 
     def changes(self, settled: Mapping[bytes, bytes | None]) -> list[Change]:
         """Everything as rows, each table in key order. `settled` holds what stands under `settled_keys` so far."""
-        rows = [*self._run_rows(), *self._id_rows(), *self._settled_rows(settled), *self._settlement_rows()]
+        given_up: list[Change] = []
+        rows = [*self._run_rows(), *self._id_rows(), *self._settled_rows(settled, given_up), *self._settlement_rows()]
+        rows += given_up
         # Last: whoever finds one of these finds the rows that say where the messages lie.
         rows += [
             Change(Table.ERASURES, keys.erasure_key(partition, run.first), keys.erasure_value(run.length))
@@ -171,10 +197,11 @@ class Tail:
         rows.sort()
         return rows
 
-    def _settled_rows(self, settled: Mapping[bytes, bytes | None]) -> Iterator[Change]:
+    def _settled_rows(self, settled: Mapping[bytes, bytes | None], given_up: list[Change]) -> Iterator[Change]:
+        """Rows of SETTLED; those of GIVEN_UP, which depend on what stood there before, go into the list."""
         for partition, group in sorted(self._settled):
             cells = {
-                position: 0 if entry.event is None else entry.seq
+                position: entry
                 for entry in self._settled[partition, group]
                 for run in entry.runs
                 for position in range(run.first, run.first + run.length)
@@ -184,13 +211,28 @@ class Tail:
                 row = bytearray(settled[key] or bytes(8 * keys.CELLS))
                 for position in positions:
                     offset = 8 * (position % keys.CELLS)
-                    row[offset : offset + 8] = keys.u64(cells[position])
+                    event = cells[position].event
+                    # What was never settled before has no row to be removed: most messages are settled once.
+                    known = event is None or row[offset : offset + 8] != _NEVER
+                    if known or (event is not None and event.outcome != "completed"):
+                        given_up += _given_up_rows(partition, group, position, event, known)
+                    row[offset : offset + 8] = _NEVER if event is None else keys.u64(cells[position].seq)
                 yield Change(Table.SETTLED, key, bytes(row))
 
     def _settlement_rows(self) -> Iterator[Change]:
         for partition in sorted(self._settlements):
             for record in self._settlements[partition]:
                 yield Change(Table.SETTLEMENTS, keys.settlement_key(partition, record.seq), keys.u64(record.at))
+
+
+def _given_up_rows(
+    partition: int, group: int, position: int, event: MessagesSettled | None, known: bool
+) -> Iterator[Change]:
+    for outcome in keys.GIVEN_UP:
+        here = event is not None and event.outcome == outcome
+        if here or known:
+            key = keys.given_up_key(partition, group, outcome, position)
+            yield Change(Table.GIVEN_UP, key, b"" if here else None)
 
 
 def is_generated(event: MessagesPushed, index: int) -> bool:
@@ -208,4 +250,6 @@ def settled_of(entry: Settling, position: int) -> Settled | None:
     if event is None:
         return None
     retries = event.retry_counts.get(position, 0)
-    return Settled(event.outcome, event.asked, event.lease, retries, event.error, entry.at)
+    return Settled(
+        event.outcome, event.asked, event.lease, retries, event.error, entry.at, event.leased_at, event.worker
+    )

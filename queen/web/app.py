@@ -12,15 +12,16 @@ import structlog
 from quart import Response, request, websocket
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.routing import WebsocketMismatch
 
 from queen.broker import Broker
 from queen.errors import QueenError
-from queen.web import analytics, delivery, queues, resources
+from queen.web import analytics, delivery, groups, messages, queues, resources
 from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.metrics import metrics, prometheus
-from queen.web.operation import Traffic, health, ready
+from queen.web.operation import Traffic, compact, health, ready
 
 log = structlog.get_logger("queen.web")
 
@@ -44,8 +45,22 @@ ROUTES: Final = (
     Row("GET", "/api/v1/pop/queue/<queue>/partition/<partition>", delivery.pop_partition, fast=True),
     Row("POST", "/api/v1/ack", delivery.ack, fast=True),
     Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True),
+    Row("POST", "/api/v1/transaction", delivery.transaction, fast=True),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
     Row("POST", "/api/v1/configure", queues.configure),
+    Row("DELETE", "/api/v1/resources/queues/<queue>", queues.delete),
+    Row("GET", "/api/v1/messages", messages.listed),
+    Row("GET", "/api/v1/messages/<transactionId>", messages.get),
+    Row("DELETE", "/api/v1/messages/<transactionId>", messages.delete),
+    Row("POST", "/api/v1/messages/<transactionId>/retry", messages.retry),
+    Row("POST", "/api/v1/messages/<transactionId>/dlq", messages.bury),
+    Row("GET", "/api/v1/messages/<transactionId>/related", messages.related),
+    Row("DELETE", "/api/v1/queues/<queue>/clear", messages.clear),
+    Row("GET", "/api/v1/dlq", messages.dead_letters),
+    Row("GET", "/api/v1/consumer-groups", groups.listed),
+    Row("DELETE", "/api/v1/consumer-groups/<group>", groups.delete),
+    Row("POST", "/api/v1/consumer-groups/<group>/queues/<queue>/seek", groups.seek),
+    Row("POST", "/api/v1/compact", compact),
     Row("GET", "/api/v1/analytics", analytics.filtered),
     Row("GET", "/api/v1/analytics/queue/<queue>", analytics.queue),
     Row("GET", "/api/v1/analytics/queues", analytics.queues),
@@ -149,6 +164,8 @@ async def _told(error: HTTPException) -> Response:
         allowed = ", ".join(sorted({*(error.valid_methods or ()), "OPTIONS"}))
         sentence = f"{request.method} is not allowed here; allowed: {allowed}"
         return _response(refusal(405, sentence, ((b"allow", allowed.encode()),)))
+    if isinstance(error, WebsocketMismatch):
+        return _response(refusal(426, f"{request.path} is a WebSocket", ((b"upgrade", b"websocket"),)))
     if error.code == 404:
         return _response(refusal(404, f"no such path: {request.path}"))
     if error.code is None or error.code >= 500:

@@ -42,6 +42,20 @@ class AckBatchBody(msgspec.Struct):
     acknowledgments: list[AckBody]
 
 
+class PushOperation(PushBody, tag="push", tag_field="type"):
+    """A push within a transaction."""
+
+
+class AckOperation(AckBody, tag="ack", tag_field="type"):
+    """An acknowledgement within a transaction."""
+
+
+class TransactionBody(msgspec.Struct):
+    """`POST /api/v1/transaction`."""
+
+    operations: list[PushOperation | AckOperation]
+
+
 class ConfigureBody(msgspec.Struct):
     """`POST /api/v1/configure`. Absent and null differ here (C1, C2); `partition` is not even looked at."""
 
@@ -55,6 +69,13 @@ class ExtendBody(msgspec.Struct):
     """`POST /api/v1/lease/:leaseId/extend` (L6)."""
 
     seconds: int | None = None
+
+
+class SeekBody(msgspec.Struct, rename="camel"):
+    """`POST /api/v1/consumer-groups/:group/queues/:queue/seek` (G3): one of the two."""
+
+    timestamp: str | None = None
+    to_end: bool | None = None
 
 
 class PushedMessage(msgspec.Struct, rename="camel"):

@@ -7,20 +7,18 @@ from typing import Any, cast
 import pytest
 import trio
 
-from queen import Acknowledgement, Broker, NewMessage, StoreFull, open_broker
+from queen import Acknowledgement, NewMessage, StoreFull, open_broker
 from queen.actors.eraser import BYTES, FULL_PAUSE_S, GATHER_S, RECORDS
 from queen.actors.keeper import EVERY_S
-from queen.actors.mailbox import Part, Reply, Work
 from queen.clock import TrioClock
-from queen.commands import Clear, Delete, PartitionCommand
-from queen.messages import Caller
+from queen.commands import Clear, Delete
 from queen.opening import inline
 from queen.store.chain import verify
 from queen.store.format import unpack
 from queen.store.journal import Edit, Replacement, Table
 from queen.store.lmdb_journal import LmdbJournal
 from queen.store.memory_journal import MemoryJournal
-from tests.actors.world import doomed, engine_of, opened, payloads
+from tests.actors.world import carried, doomed, engine_of, opened, payloads
 
 SOON_S = EVERY_S + 2 * GATHER_S + 1
 
@@ -42,21 +40,6 @@ class Counting(MemoryJournal):
         self.steps += [step] if step else []
         if len(self.steps) == 2:
             self.enough.set()
-
-
-async def carried(queen: Broker, command: PartitionCommand, partition: str = "Default") -> None:
-    """One command for a partition of queue q, until it is durable."""
-    engine, reply = engine_of(queen), Reply[None]()
-    slot = engine.core.catalogue.queues["q"].slots[partition]
-
-    def told(_: Any, error: BaseException | None) -> None:
-        if error is None:
-            reply.set(None)
-        else:
-            reply.fail(error)
-
-    engine._put(Work((Part(slot, command),), Caller("test"), told=told))
-    await reply.wait()
 
 
 def holds(journal: MemoryJournal, text: str) -> bool:
