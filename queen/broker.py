@@ -64,6 +64,7 @@ class Broker:
         self._failure: QueenError | None = None
         self._closed = False
         self._stopped = trio.Event()
+        self._started = trio.Event()
         self.meter = Meter()
         self.feed = Feed(clock, self.meter)
         self.messages = Messages(self._running)
@@ -311,6 +312,15 @@ class Broker:
         if self._engine is not None:
             self._engine.stop()
 
+    @property
+    def started(self) -> bool:
+        """Whether the journal has been read, once at least."""
+        return self._started.is_set()
+
+    async def wait_started(self) -> None:
+        """Wait until the journal has been read."""
+        await self._started.wait()
+
     async def wait_stopped(self) -> None:
         """Wait for `stop`."""
         await self._stopped.wait()
@@ -318,6 +328,7 @@ class Broker:
     def attach(self, engine: Engine) -> None:
         """Work with this engine from now on. For `opening.supervise` alone, as `detach` is."""
         self._engine, self._failure = engine, None
+        self._started.set()
         if self._stopped.is_set():
             engine.stop()
 

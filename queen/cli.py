@@ -86,7 +86,7 @@ def serve(**values: Any) -> None:
 async def _serve(settings: Settings) -> None:
     keys = encryption_keys(settings)
     async with (
-        open_broker(settings.data, reserve=settings.reserve, keys=keys) as broker,
+        open_broker(settings.data, reserve=settings.reserve, keys=keys, wait=False) as broker,
         trio.open_nursery() as nursery,
     ):
 
@@ -94,7 +94,9 @@ async def _serve(settings: Settings) -> None:
             await serve_http(broker, settings, task_status=task_status)
             nursery.cancel_scope.cancel()
 
+        # The port is open from the first moment on, and says 503 until the journal has been read.
         urls: list[str] = await nursery.start(serving)
+        await broker.wait_started()
         nursery.start_soon(_compact_every, broker, settings.compact_every)
         # What is here now stays: no collection need look at it again.
         gc.collect()

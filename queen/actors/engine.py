@@ -80,7 +80,7 @@ class Engine:
                 async with trio.open_nursery() as acting:
                     self.house = Residents(self.core, acting)
                     self.router = self.house.router = Router(self.core, self.house)
-                    Recovery(self.core, self.house, self.router).run()
+                    await Recovery(self.core, self.house, self.router).run()
                     keeper = self.keeper = Keeper(self.core, self.house, self._compute)
                     eraser = self.eraser = Eraser(self.core, self._compute)
                     writing.start_soon(self.core.writer.run)

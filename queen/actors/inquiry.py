@@ -89,7 +89,7 @@ async def dead_letters(
                 total += progress[met.number].dead_letter if progress is not None else 0
             found = await newest_with(engine, slots, "dead_letter", met.number, offset + limit, 0)
             gathered += [(each, met.number) for each in found]
-    gathered.sort(key=_order, reverse=True)
+    gathered.sort(reverse=True)
     chosen = gathered[offset : offset + limit]
     read_so_far: dict[tuple[Slot, int], StoredMessage] = {}
     for number in {number for _, number in chosen}:
@@ -103,10 +103,6 @@ async def dead_letters(
 
 def _gave_up(engine: Engine, slot: Slot, group: int) -> bool:
     return next(engine.core.projections.given_up(slot.number, group, "dead_letter", 2**62), None) is not None
-
-
-def _order(found: tuple[Found, int]) -> tuple[int, int]:
-    return found[0].run.seq, found[0].position
 
 
 async def one(engine: Engine, transaction_id: str) -> tuple[StoredMessage, Queue]:
@@ -147,7 +143,7 @@ async def _read_each(
     engine: Engine, found: Sequence[Found], group: int, status: Status | None
 ) -> list[StoredMessage | None]:
     by_slot: dict[Slot, list[int]] = {}
-    for slot, position, _ in found:
+    for _, position, slot, _ in found:
         by_slot.setdefault(slot, []).append(position)
     replies = await engine.question([Part(slot, Look(group, tuple(places))) for slot, places in by_slot.items()])
     glances: dict[tuple[Slot, int], Glance] = {}
@@ -159,7 +155,7 @@ async def _read_each(
     await engine.durable(None)
     shift = engine.core.clock.shift()
     messages: list[StoredMessage | None] = []
-    for slot, position, run in found:
+    for _, position, slot, run in found:
         glance = glances.get((slot, position))
         fits = glance is not None and status in (None, glance.status)
         messages.append(_message(engine, slot, position, run, glance, shift) if glance and fits else None)
@@ -214,7 +210,7 @@ def _placed(engine: Engine, slot: Slot, positions: Iterable[int]) -> list[Found]
         if run is None or not run.first <= position < run.first + run.length:
             run = engine.core.projections.run_of(slot.number, position)
         if run is not None:
-            found.append(Found(slot, position, run))
+            found.append(Found.at(slot, position, run))
     return found
 
 
