@@ -11,6 +11,9 @@ from queen.messages import Acknowledgement
 from queen.names import uuid_number
 from queen.replies import Settlement
 
+MAX_ERROR = 4096
+"""Characters of an error that are kept. It stands in its partition's state, which is written again and again."""
+
 
 class AckPlan:
     """What the entries ask of each partition. Those whose message can't be found have their answer at once."""
@@ -29,7 +32,7 @@ class AckPlan:
                 lease = None if entry.lease_id is None else leases.get(entry.lease_id)
                 if lease is None and entry.lease_id is not None:
                     lease = leases[entry.lease_id] = lease_bytes(entry.lease_id)
-                command = AckEntry(position, entry.status, entry.error, lease)
+                command = AckEntry(position, entry.status, _kept(entry.error), lease)
                 self._gathered.setdefault((slot, group), []).append((index, command))
 
     def parts(self) -> list[Part]:
@@ -75,3 +78,8 @@ def lease_bytes(lease_id: str) -> bytes:
     """A lease id as rules know it; one that is no id of ours matches none."""
     number = uuid_number(lease_id)
     return b"" if number is None else number.to_bytes(16)
+
+
+def _kept(error: str | None) -> str | None:
+    """The error, or as much of its beginning as is kept. A failure is not refused because it says a lot."""
+    return error if error is None or len(error) <= MAX_ERROR else error[: MAX_ERROR - 1] + "…"
