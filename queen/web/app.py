@@ -20,6 +20,7 @@ from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.metrics import metrics, prometheus
+from queen.web.openapi import openapi
 from queen.web.operation import Traffic, health, ready
 
 log = structlog.get_logger("queen.web")
@@ -67,6 +68,7 @@ OPERATION: Final[dict[str, Own]] = {
     "/health/ready": ready,
     "/metrics": metrics,
     "/metrics/prometheus": prometheus,
+    "/openapi.json": openapi,
 }
 """Routes about the server itself, all of them GET."""
 LABELS: Final = {row.route: f"{row.method} {row.path}" for row in ROUTES}

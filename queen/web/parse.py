@@ -16,9 +16,9 @@ from queen.commands import AckStatus
 from queen.errors import Invalid
 from queen.messages import Acknowledgement, NewMessage
 from queen.names import DEFAULT_PARTITION, parse_instant
+from queen.web.schemas import MAX_BATCH
 from queen.web.wire import AckBatchBody, AckBody, ConfigureBody, ExtendBody, PushBody, PushItem
 
-MAX_BATCH: Final = 1000
 MAX_TIMEOUT_MS: Final = 60_000
 DEFAULT_TIMEOUT_MS: Final = 30_000
 ACK_STATUSES: Final[tuple[AckStatus, ...]] = ("completed", "failed", "retry", "dead_letter")
