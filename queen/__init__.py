@@ -16,14 +16,16 @@ from queen.errors import (
     Quarantined,
     QueenError,
     QueueFull,
+    QueueGone,
     SealBroken,
     ShuttingDown,
     StoreFailed,
     StoreFull,
     TooLarge,
+    TransactionRefused,
     Unavailable,
 )
-from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
+from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage, StoredMessage
 from queen.notices import Notice
 from queen.opening import open_broker
 from queen.options import QueueOptions
@@ -55,6 +57,7 @@ __all__ = [
     "QueenError",
     "QueueConfiguration",
     "QueueFull",
+    "QueueGone",
     "QueueOptions",
     "Readiness",
     "Receipt",
@@ -63,7 +66,9 @@ __all__ = [
     "ShuttingDown",
     "StoreFailed",
     "StoreFull",
+    "StoredMessage",
     "TooLarge",
+    "TransactionRefused",
     "Unavailable",
     "open_broker",
 ]

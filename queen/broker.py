@@ -7,10 +7,13 @@ import msgspec
 import trio
 from msgspec import UNSET, UnsetType
 
-from queen.actors.engine import Engine, lease_bytes
+from queen.actors import transaction
+from queen.actors.engine import Engine
 from queen.actors.feed import Feed
 from queen.actors.mailbox import PopRequest, Scope
 from queen.actors.reading import read_granted
+from queen.actors.removal import delete_queue
+from queen.actors.settling import lease_bytes
 from queen.checks import (
     MAX_SPAN_S,
     acknowledgement_of,
@@ -18,6 +21,7 @@ from queen.checks import (
     check_caller,
     check_pop,
     check_scope,
+    check_transaction,
     check_whole,
     payload_of,
 )
@@ -26,12 +30,14 @@ from queen.commands import AckStatus
 from queen.condition import Health, Readiness, health_of, readiness_of
 from queen.consumer import Consumer
 from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown, Unavailable
+from queen.groups import Groups
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
 from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant, uuid_text
 from queen.options import QueueOptions
 from queen.replies import Nothing, Receipt, Settlement
 from queen.reports import Reports
+from queen.stored import Messages
 
 MAX_ITEMS = 1000
 """Messages in a push, acknowledgements in a batch, messages in a pop (P2, O1, A5)."""
@@ -49,7 +55,7 @@ class QueueConfiguration(msgspec.Struct, frozen=True):
 
 class Broker:
     """A queue server without the network. All methods raise `QueenError`s; what a cancellation leaves behind is
-    said where it matters. `statistics` has the figures about queues and messages."""
+    said where it matters. `messages` and `statistics` are subjects of their own."""
 
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self._clock = clock
@@ -60,6 +66,8 @@ class Broker:
         self._stopped = trio.Event()
         self.meter = Meter()
         self.feed = Feed(clock, self.meter)
+        self.messages = Messages(self._running)
+        self.groups = Groups(self._running)
         self.statistics = Reports(self._running)
 
     # -- pushing ------------------------------------------------------------------------------------------
@@ -217,6 +225,19 @@ class Broker:
             check_ack(entry, where.format(index))
         return await self._running().ack(entries, caller)
 
+    async def transaction(
+        self, operations: Sequence[Sequence[NewMessage] | Acknowledgement], *, caller: Caller = _LIBRARY
+    ) -> list[list[Receipt] | Settlement]:
+        """Pushes (each a sequence of messages) and acknowledgements, all in one commit or nothing of them; what became
+        of each stands at its place.
+
+        Raises `TransactionRefused` where an acknowledgement would be refused, and what `push_many` raises. Cancelled:
+        as for `push`. Consuming, processing and producing is exactly once with it, if what is pushed has
+        transaction ids.
+        """
+        check_caller(caller)
+        return await transaction.carry_out(self._running(), check_transaction(operations), caller)
+
     async def extend(self, lease_id: str, seconds: int | None = None, *, caller: Caller = _LIBRARY) -> int:
         """Move a lease's end to now + `seconds` (default: its leaseTime), never earlier (L6); returns it, µs."""
         check_caller(caller)
@@ -243,6 +264,13 @@ class Broker:
                 check_name(name, where)
         found = await self._running().configure(queue, options or {}, namespace, task, caller)
         return QueueConfiguration(found.options, found.namespace, found.task)
+
+    async def delete_queue(self, queue: str, *, caller: Caller = _LIBRARY) -> None:
+        """Delete a queue with its messages, groups and options; one made anew has no memory of it. Raises `NotFound`.
+
+        What is under way in it is refused with `QueueGone`; waiting pops go on waiting, by name."""
+        check_name(queue, "queue")
+        await delete_queue(self._running(), queue, caller)
 
     def new_id(self) -> str:
         """An id that nothing else has (N2)."""

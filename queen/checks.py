@@ -3,8 +3,12 @@
 Imports vocabulary only. Each refusal is an `Invalid` that names the field by its name on the wire.
 """
 
+from collections.abc import Sequence
+from typing import Final
+
 import msgspec
 
+from queen.commands import Status
 from queen.errors import Invalid
 from queen.messages import Acknowledgement, Caller, Message, NewMessage
 from queen.names import check_name
@@ -13,6 +17,8 @@ from queen.rawjson import check as check_json
 MAX_BATCH = 1000
 MAX_SPAN_S = 2**31 - 1
 _STATUSES = ("completed", "failed", "retry", "dead_letter")
+MAX_OFFSET = 2**53 - 1
+MESSAGE_STATUSES: Final[tuple[Status, ...]] = ("pending", "processing", "completed", "failed", "dead_letter")
 _MODES = ("all", "new")
 
 
@@ -105,6 +111,45 @@ def _check_text(text: object, where: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise Invalid(where, "must not contain lone surrogates") from None
+
+
+def check_filter(
+    queue: str | None, partition: str | None, namespace: str | None, task: str | None, status: str | None
+) -> None:
+    """What a list is of (S5)."""
+    for field, value in (("queue", queue), ("partition", partition), ("namespace", namespace), ("task", task)):
+        if value is not None:
+            check_name(value, field)
+    if status is not None and status not in MESSAGE_STATUSES:
+        raise Invalid("status", f"must be one of {', '.join(MESSAGE_STATUSES)}")
+
+
+def check_page(limit: int, offset: int) -> None:
+    """Which part of a list (S5, Z7)."""
+    check_whole(limit, "limit", 1, MAX_BATCH)
+    check_whole(offset, "offset", 0, MAX_OFFSET)
+
+
+def check_transaction(
+    operations: Sequence[Sequence[NewMessage] | Acknowledgement],
+) -> list[list[tuple[NewMessage, bytes]] | Acknowledgement]:
+    """All operations of a transaction, messages with their payloads as JSON text."""
+    if not 1 <= len(operations) <= MAX_BATCH:
+        raise Invalid("operations", f"must hold from 1 to {MAX_BATCH} operations, holds {len(operations)}")
+    count = sum(1 if isinstance(operation, Acknowledgement) else len(operation) for operation in operations)
+    if count > MAX_BATCH:
+        raise Invalid("operations", f"must hold at most {MAX_BATCH} messages and acknowledgements, holds {count}")
+    checked: list[list[tuple[NewMessage, bytes]] | Acknowledgement] = []
+    for index, operation in enumerate(operations):
+        where = f"operations[{index}]."
+        if isinstance(operation, Acknowledgement):
+            check_ack(operation, where)
+            checked.append(operation)
+        elif not operation:
+            raise Invalid(f"{where}items", "must hold at least one message")
+        else:
+            checked.append([(item, payload_of(item, f"{where}items[{at}].")) for at, item in enumerate(operation)])
+    return checked
 
 
 def acknowledgement_of(message: Message, status: str, error: str | None = None) -> Acknowledgement:

@@ -8,6 +8,8 @@ from typing import Literal
 import msgspec
 
 AckStatus = Literal["completed", "failed", "retry", "dead_letter"]
+Status = Literal["pending", "processing", "completed", "failed", "dead_letter"]
+"""How a message is for one consumer group."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -108,8 +110,29 @@ class Join(Command, frozen=True):
     cursor: int
 
 
+class Look(Command, frozen=True):
+    """How are these messages, as the group sees them? A question: it changes nothing."""
+
+    group: int
+    positions: tuple[int, ...]
+
+
+class Survey(Command, frozen=True):
+    """Which messages below position `below` have this status for the group, newest first, at most `count` of them?"""
+
+    group: int
+    status: Status
+    below: int
+    count: int
+
+
 class Tick(Command, frozen=True):
     """Decide what time has brought: ended leases, messages past their ttl or their retention."""
 
 
-PartitionCommand = Push | Pop | Ack | Extend | Release | Retry | Bury | Delete | Clear | Seek | Join | Tick
+class Census(Command, frozen=True):
+    """How far has each group got, and what is left for it? A question."""
+
+
+Question = Look | Survey | Census
+PartitionCommand = Push | Pop | Ack | Extend | Release | Retry | Bury | Delete | Clear | Seek | Join | Tick | Question

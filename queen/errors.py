@@ -30,6 +30,20 @@ class Conflict(QueenError):
     """The state refuses: already settled otherwise, never leased, or leased to somebody else (A3, A4)."""
 
 
+class TransactionRefused(Conflict):
+    """The transaction's operation at `index` would be refused, so nothing of it was done. `reason` is "not_found" or
+    "conflict"."""
+
+    def __init__(self, index: int, reason: str, sentence: str) -> None:
+        super().__init__(f"operations[{index}]: {sentence}")
+        self.index = index
+        self.reason = reason
+
+
+class QueueGone(Conflict):
+    """The queue, or the consumer group, was deleted while the request was on its way; nothing of it was done."""
+
+
 class Busy(QueenError):
     """Try again after `retry_after` seconds: a bound is reached that moves by itself."""
 

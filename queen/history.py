@@ -34,6 +34,8 @@ class Settled(NamedTuple):
     retry_count: int
     error: str | None
     at: int
+    leased_at: int | None = None
+    worker: str | None = None
 
 
 class SettledRecord(NamedTuple):
@@ -63,6 +65,10 @@ class History(Protocol):
 
     def settlements(self, after_seq: int) -> Iterator[SettledRecord]:
         """Records that settled messages, those after journal position `after_seq`, in order."""
+
+    def given_up(self, group: int, outcome: Outcome, below: int) -> Iterator[int]:
+        """Positions below `below` that may have ended as `outcome` ("failed" or "dead_letter") for the group, in
+        descending order: none of those that did is missing, some may have become something else since."""
 
     def find(self, transaction_id: str) -> Place | None:
         """The stored message of that transactionId (N3), deleted ones not counted."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from queen.commands import AckStatus
+from queen.commands import AckStatus, Status
 from queen.names import DEFAULT_PARTITION
 from queen.replies import Blocked
 
@@ -64,6 +64,73 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     def data(self) -> Any:
         """The payload, decoded anew at each call."""
         return msgspec.json.decode(self.payload)
+
+
+class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as it is now for a consumer group, the default one unless another was asked about (S1).
+
+    Instants are µs since the epoch, as the wall clock shows them; None where they don't apply: `locked_at` and
+    `worker` are those of the running lease or of the one it was settled under, `failed_at` and `error` of the last
+    failed attempt or of the giving up. `payload` is the JSON text exactly as it was pushed, None where it can't be
+    decrypted, and then `encryption_error` says why (C4).
+    """
+
+    id: str
+    transaction_id: str
+    queue: str
+    partition: str
+    partition_id: str
+    namespace: str | None
+    task: str | None
+    payload: bytes | None
+    status: Status
+    worker: str | None
+    created_at: int
+    locked_at: int | None
+    completed_at: int | None
+    failed_at: int | None
+    error: str | None
+    retry_count: int
+    lease_expires_at: int | None
+    trace_id: str | None
+    encryption_error: str | None = None
+
+    @property
+    def data(self) -> Any:
+        """The payload, decoded anew at each call; None where it can't be decrypted."""
+        return None if self.payload is None else msgspec.json.decode(self.payload)
+
+
+class GroupPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a consumer group has got in a queue, all partitions taken together.
+
+    `position` counts the messages ever pushed that lie behind it, `end` all that were ever pushed. `pending` and
+    `processing` are its lag in messages; `lag_seconds` is the age of its oldest pending message, 0 without any.
+    """
+
+    queue: str
+    position: int
+    end: int
+    pending: int
+    processing: int
+    lag_seconds: float
+
+
+class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumer group, by its name (None: the default group), in every queue that it has met."""
+
+    name: str | None
+    queues: tuple[GroupPlace, ...]
+
+    @property
+    def lag(self) -> int:
+        """Messages that are left for it in all queues: pending and processing."""
+        return sum(place.pending + place.processing for place in self.queues)
+
+    @property
+    def lag_seconds(self) -> float:
+        """The age of its oldest pending message in any queue."""
+        return max(place.lag_seconds for place in self.queues)
 
 
 class Delivery(msgspec.Struct, frozen=True):

@@ -4,6 +4,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from queen.commands import Status
+
 Blocked = Literal["leased", "delayed", "buffered", "retry"]
 
 
@@ -51,6 +53,38 @@ class Settlement(msgspec.Struct, frozen=True):
     def accepted(self) -> bool:
         """Whether the acknowledgement was taken (now, or by an equal one before)."""
         return self.status not in ("not_found", "conflict")
+
+
+class Glance(NamedTuple):
+    """How one message is for a group. What does not apply is None; `ended_at` is when it was settled."""
+
+    status: Status
+    retry_count: int = 0
+    worker: str | None = None
+    leased_at: int | None = None
+    expires_at: int | None = None
+    error: str | None = None
+    failed_at: int | None = None
+    ended_at: int | None = None
+
+
+class Progress(NamedTuple):
+    """How far a group has got in a partition: everything before position `cursor` was given to it at least once, `end`
+    is where the next pushed message will stand. `oldest_at` is when its oldest pending message was pushed."""
+
+    cursor: int
+    end: int
+    pending: int
+    processing: int
+    dead_letter: int
+    oldest_at: int | None
+
+
+class Surveyed(NamedTuple):
+    """Positions in descending order. There may be more below position `below`; 1 says that there are none."""
+
+    positions: tuple[int, ...]
+    below: int
 
 
 class Pushed(NamedTuple):

@@ -30,8 +30,10 @@ ROOMS: dict[str, set[str]] = {
     "actors": {"actors", "store", "clock"},
     "consumer": {"checks", "broker"},  # the broker for its type alone
     "reports": {"actors"},
+    "stored": {"actors", "checks"},
+    "groups": {"actors", "checks"},
     "condition": {"actors"},
-    "broker": {"actors", "clock", "checks", "condition", "consumer", "reports"},
+    "broker": {"actors", "clock", "checks", "condition", "consumer", "groups", "reports", "stored"},
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "settings"},
     "__init__": {"broker", "condition", "consumer", "opening", "store"},

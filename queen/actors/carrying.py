@@ -11,7 +11,7 @@ import structlog
 from queen.actors.core import Core
 from queen.actors.decision import Decision
 from queen.actors.mailbox import Work
-from queen.errors import QueenError, Unavailable
+from queen.errors import QueenError, QueueGone, Unavailable
 from queen.events import ClockShifted
 from queen.messages import Caller
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 FAILED = "the partition's actor failed and is being rebuilt; nothing was changed"
+GONE = "the queue was deleted meanwhile; nothing was done"
 _SERVER = Caller("server")
 
 
@@ -31,6 +32,9 @@ class Fatal(Exception):
 
 def carry_out(core: Core, house: "Residents", work: Work) -> None:
     """Decide all, then change and record all: in one step and so in one commit. Refused or crashed: nothing."""
+    if any(part.slot.number not in core.catalogue.slots for part in work.parts):
+        work.fail(QueueGone(GONE))
+        return
     now, shift = core.clock.now(), core.clock.shift()
     actors = [house.awake(part.slot) for part in work.parts]
     distinct = list(dict.fromkeys(actors))
@@ -38,6 +42,7 @@ def carry_out(core: Core, house: "Residents", work: Work) -> None:
     refusal: QueenError | None = None
     culprit: PartitionActor | None = None
     changing = False
+    before = [actor.recorded_seq for actor in distinct] if work.asks else None
     try:
         for culprit in distinct:
             culprit.catch_up(now)
@@ -59,8 +64,9 @@ def carry_out(core: Core, house: "Residents", work: Work) -> None:
     else:
         _record(core, work, actors, decisions, now, shift)
         replies = [decision.reply for decision in decisions]
-    for actor in distinct:
-        _announce(actor)
+    if before is None or before != [actor.recorded_seq for actor in distinct]:
+        for actor in distinct:
+            _announce(actor)
     if work.done is not None:
         work.done.set()
     if work.decided is not None:

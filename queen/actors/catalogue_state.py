@@ -39,6 +39,28 @@ class Group:
     recorded: bool = True
 
 
+class Groups(dict[str | None, Group]):
+    """The consumer groups of one queue by name, and by number: partitions know them by their numbers alone."""
+
+    def __init__(self) -> None:
+        self._numbered: dict[int, Group] = {}
+        self[None] = Group(DEFAULT_GROUP, None)
+
+    def numbered(self, number: int) -> Group | None:
+        """The group of that number, or None."""
+        return self._numbered.get(number)
+
+    def __setitem__(self, name: str | None, group: Group) -> None:
+        if name in self:
+            del self._numbered[self[name].number]
+        super().__setitem__(name, group)
+        self._numbered[group.number] = group
+
+    def __delitem__(self, name: str | None) -> None:
+        del self._numbered[self[name].number]
+        super().__delitem__(name)
+
+
 @dataclass(slots=True, eq=False)
 class Queue:
     """One queue. `counts` are the sums over all partitions."""
@@ -51,7 +73,7 @@ class Queue:
     options: QueueOptions
     created_at: int
     slots: dict[str, "Slot"] = field(default_factory=dict)
-    groups: dict[str | None, Group] = field(default_factory=lambda: {None: Group(DEFAULT_GROUP, None)})
+    groups: Groups = field(default_factory=Groups)
     next_group: int = DEFAULT_GROUP + 1
     counts: Counts = NONE
     seq: int = 0
@@ -64,7 +86,8 @@ class Queue:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One partition's entry. `deleted` is the partition's own set; `counts` are its messages by status (S1).
+    """One partition's entry. `deleted` is the partition's own set; `counts` are its messages by status (S1),
+    `cursor` is the first position that the default group was never given.
 
     `span` is known once somebody has asked: first and last position that still exist, and when those were created."""
 
@@ -75,10 +98,12 @@ class Slot:
     created_at: int
     deleted: RangeSet = field(default_factory=RangeSet)
     counts: Counts = NONE
+    cursor: int = 1
     span: tuple[int, int, int, int] | None = None
 
-    def tell(self, counts: Counts) -> None:
-        """These are the partition's counts now, and part of its queue's."""
+    def tell(self, counts: Counts, cursor: int) -> None:
+        """These are the partition's counts now, and part of its queue's; `cursor` is the default group's."""
+        self.cursor = cursor
         if counts != self.counts:
             self.queue.counts = self.queue.counts.moved(self.counts, counts)
             self.counts = counts
@@ -99,6 +124,11 @@ class Catalogue:
         slot = self.slots.get(partition)
         return slot is not None and position not in slot.deleted
 
+    def last_stored(self, partition: int, position: int) -> int:
+        """The nearest position from `position` downwards that is not deleted; 0 where there is none."""
+        slot = self.slots.get(partition)
+        return 0 if slot is None else max(0, slot.deleted.last_before(position + 1))
+
     def slot(self, queue: str, partition: str) -> Slot | None:
         """The partition of that name, or None."""
         found = self.queues.get(queue)
@@ -108,6 +138,13 @@ class Catalogue:
         """Take in a queue as a snapshot holds it."""
         self.queues[queue.name] = self.numbers[queue.number] = queue
         self.next_queue = max(self.next_queue, queue.number + 1)
+
+    def count(self, event: AnyEvent, partition: int) -> None:
+        """Never give a number twice, whatever has become of what an event of the past gave it to."""
+        if isinstance(event, QueueCreated):
+            self.next_queue = max(self.next_queue, event.queue + 1)
+        elif isinstance(event, PartitionCreated):
+            self.next_partition = max(self.next_partition, partition + 1)
 
     def add_slot(self, slot: Slot) -> None:
         """Take in a partition as a snapshot holds it."""
@@ -162,7 +199,9 @@ def evolve(catalogue: Catalogue, seq: int, partition: int, event: AnyEvent, at: 
             queue.seq = seq
         case GroupDeleted():
             queue = catalogue.numbers[event.queue]
-            queue.groups = {name: group for name, group in queue.groups.items() if group.number != event.group}
+            group = queue.groups.numbered(event.group)
+            if group is not None:
+                del queue.groups[group.name]
             queue.seq = seq
         case ClockShifted():
             pass

@@ -25,9 +25,9 @@ CATALOGUE = 0
 
 class Core:
     """Journal, writer, projections, statistics, catalogue, clock and ids; `dirty_queues` have changed since their
-    snapshots; `progress` is set by every record, `erasable` when deletions have come to the tables. `ring` has the
-    encryption keys; `keys_used` are those that messages were ever sealed with, `keys_lost` the ones of them that it
-    has not (C4)."""
+    snapshots, the rows of `gone_partitions` are to be removed; `progress` is set by every record, `erasable` when
+    deletions have come to the tables. `ring` has the encryption keys; `keys_used` are those that messages were ever
+    sealed with, `keys_lost` the ones of them that it has not (C4)."""
 
     def __init__(
         self, journal: Journal, clock: Clock, ids: Ids, runner: Runner, feed: Feed, ring: KeyRing = NO_KEYS
@@ -37,7 +37,7 @@ class Core:
         self.ids = ids
         self.catalogue = Catalogue()
         self.records = Records(journal)
-        self.projections = Projections(journal, self.records, self.catalogue.stored)
+        self.projections = Projections(journal, self.records, self.catalogue.stored, self.catalogue.last_stored)
         self.statistics = Statistics()
         self.feed = feed
         self.meter = feed.meter
@@ -46,6 +46,7 @@ class Core:
         self.keys_used: set[str] = set()
         self.keys_lost: frozenset[str] = frozenset()
         self.dirty_queues: set[int] = set()
+        self.gone_partitions: set[int] = set()
         self.progress = trio.Event()
         self.erasable = trio.Event()
         # Room is looked at once per commit, and at every push while there is none.

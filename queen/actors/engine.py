@@ -4,7 +4,7 @@ The methods that askers call prepare a command, hand it to the actors and wait f
 cancellation leaves behind. When an incarnation ends, nobody is left waiting: whatever is open fails.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -26,13 +26,14 @@ from queen.actors.pulse import Pulse
 from queen.actors.recovery import Recovery
 from queen.actors.residents import Residents
 from queen.actors.router import Router
+from queen.actors.settling import Settling
 from queen.clock import Clock, Ids
-from queen.commands import Ack, AckEntry, Extend, Push
-from queen.errors import Busy, NotFound, ShuttingDown, StoreFull, Unavailable
+from queen.commands import Extend, Push
+from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
 from queen.events import MessagesPushed
 from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.meter import Meter
-from queen.names import DEFAULT_PARTITION, uuid_number
+from queen.names import DEFAULT_PARTITION
 from queen.options import DEFAULTS, QueueOptions, merge
 from queen.replies import Nothing, Receipt, Settlement
 from queen.store.journal import Journal
@@ -41,6 +42,7 @@ from queen.store.writer import Runner
 
 T = TypeVar("T")
 
+_SERVER = Caller("server")
 _ENDED = "the engine has been restarted; the request's outcome was not recorded by this one"
 
 
@@ -116,59 +118,23 @@ class Engine:
         """Store messages (P1): `items` are checked messages and their payloads as JSON text.
 
         Cancelled, the push may or may not have happened, as a whole."""
-        self._check_open()
-        self.core.check_room()
+        self.check_open()
         plan = Plan(items, self.core.ids.block())
-        slots = self._slots(plan, caller)
-        parts = tuple(Part(slot, Push(*push)) for slot, push in zip(slots, plan.pushes(), strict=True))
-        reply: Reply[list[Any]] = Reply()
-        work = Work(parts, caller, told=partial(_answer, reply), admit=partial(_admit, parts))
-        self._put(work)
-        replies = await self._ask(reply)
+        parts = self.push_parts(plan, caller)
+        replies = await self.carry(parts, caller, partial(admit_pushes, parts))
         receipts = plan.receipts(replies)
         self.core.meter.receipts(receipts)
         return receipts
 
     async def ack(self, entries: Sequence[Acknowledgement], caller: Caller) -> list[Settlement]:
         """Settle messages, all in one commit (A5); refusals are values. Cancelled: as for a push."""
-        self._check_open()
-        results: list[Settlement | None] = [None] * len(entries)
-        gathered: dict[tuple[Slot, int], list[tuple[int, AckEntry]]] = {}
-        leases: dict[str, bytes] = {}
-        for index, entry in enumerate(entries):
-            found = self._locate(entry)
-            if isinstance(found, Settlement):
-                results[index] = found
-            else:
-                slot, group, position = found
-                lease = None if entry.lease_id is None else leases.get(entry.lease_id)
-                if lease is None and entry.lease_id is not None:
-                    lease = leases[entry.lease_id] = lease_bytes(entry.lease_id)
-                command = AckEntry(position, entry.status, entry.error, lease)
-                gathered.setdefault((slot, group), []).append((index, command))
-        parts = tuple(
-            Part(slot, Ack(group, tuple([command for _, command in listed])))
-            for (slot, group), listed in gathered.items()
-        )
-        reply: Reply[list[Any]] = Reply()
-        if parts:
-            self._put(Work(parts, caller, told=partial(_answer, reply)))
-        else:
-            self.core.writer.then(lambda failure: _answer(reply, [], failure))
-        answers = await self._ask(reply)
-        shift = self.core.clock.shift()
-        for replies, listed in zip(answers, gathered.values(), strict=True):
-            for settlement, (index, _) in zip(replies, listed, strict=True):
-                results[index] = Settlement(
-                    settlement.status, settlement.retry_count, settlement.at + shift, settlement.error
-                )
-        settlements = [result for result in results if result is not None]
-        self.core.meter.acked([settlement.status for settlement in settlements])
-        return settlements
+        self.check_open()
+        settling = Settling(self.core, entries)
+        return settling.settlements(await self.carry(settling.parts(), caller))
 
     async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
         """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
-        self._check_open()
+        self.check_open()
         asked_at = trio.current_time()
         self.router.pop(request)
         try:
@@ -195,7 +161,7 @@ class Engine:
 
     async def extend(self, lease: bytes, seconds: int | None, caller: Caller) -> int:
         """L6: the lease's new end, shown. Cancelled: it may or may not have been extended."""
-        self._check_open()
+        self.check_open()
         slot = self.house.leases.get(lease)
         if slot is None:
             raise NotFound("there is no such lease, or it has ended")
@@ -213,7 +179,7 @@ class Engine:
         caller: Caller,
     ) -> Queue:
         """C1, C2: create or change a queue. Cancelled: it may or may not have happened, as a whole."""
-        self._check_open()
+        self.check_open()
         queue = self.core.catalogue.queues.get(name)
         if queue is None:
             options = merge(DEFAULTS, changes)
@@ -231,14 +197,50 @@ class Engine:
 
     async def durable(self, answer: T) -> T:
         """`answer`, which rests on what has been handed in so far, once all of that is durable (law 3)."""
-        self._check_open()
+        self.check_open()
         reply: Reply[T] = Reply()
         self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(answer))
         return await self._ask(reply)
 
+    async def carry(
+        self, parts: Sequence[Part], caller: Caller, admit: Callable[[list[Any]], None] | None = None
+    ) -> list[Any]:
+        """Have commands carried out, all in one commit or none; returns their replies. Cancelled: as for a push."""
+        self.check_open()
+        reply: Reply[list[Any]] = Reply()
+        if parts:
+            self._put(Work(tuple(parts), caller, told=partial(_answer, reply), admit=admit))
+        else:
+            self.core.writer.then(lambda failure: _answer(reply, [], failure))
+        return await self._ask(reply)
+
+    async def question(self, parts: Sequence[Part]) -> list[Any]:
+        """Ask partitions something, each for itself. The replies may be ahead of the disk: nothing of them may be told
+        before `durable` has returned. None for a partition that is gone."""
+        self.check_open()
+        reply: Reply[list[Any]] = Reply()
+        replies: list[Any] = [None] * len(parts)
+        open_questions = len(parts)
+
+        def decided(index: int, answer: list[Any] | None, error: BaseException | None) -> None:
+            nonlocal open_questions
+            open_questions -= 1
+            if error is not None and not isinstance(error, QueueGone):
+                reply.fail(error)
+            replies[index] = None if answer is None else answer[0]
+            if not open_questions:
+                reply.set(replies)
+
+        for index, part in enumerate(parts):
+            self._put(Work((part,), _SERVER, decided=partial(decided, index), asks=True))
+        if not parts:
+            reply.set([])
+        return await self._ask(reply)
+
     # -- inside -------------------------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise where no work is taken."""
         if not self.accepting:
             closing = ShuttingDown("the server is shutting down")
             failure = self.core.writer.failure or (closing if self._draining else Unavailable(_ENDED))
@@ -261,6 +263,12 @@ class Engine:
                 raise Busy(retry_later(actor.slot))
         for actor in actors:
             actor.put(work)
+
+    def push_parts(self, plan: Plan, caller: Caller) -> list[Part]:
+        """The commands of a push, for partitions that exist from now on. Raises where there is no room."""
+        self.core.check_room()
+        slots = self._slots(plan, caller)
+        return [Part(slot, Push(*push)) for slot, push in zip(slots, plan.pushes(), strict=True)]
 
     def _slots(self, plan: Plan, caller: Caller) -> list[Slot]:
         """The partitions of a push, made where they are missing (P5)."""
@@ -297,22 +305,6 @@ class Engine:
         slot.deleted = state.deleted
         self.house.keep(slot, state, seq)
 
-    def _locate(self, entry: Acknowledgement) -> tuple[Slot, int, int] | Settlement:
-        place = self.core.projections.find(entry.transaction_id)
-        if place is None:
-            return Settlement("not_found", error=f"there is no message of transactionId {entry.transaction_id!r}")
-        slot = self.core.catalogue.slots[place.partition]
-        group = slot.queue.groups.get(entry.consumer_group)
-        if group is None:
-            return Settlement("conflict", error="the queue has no such consumer group")
-        return slot, group.number, place.position
-
-
-def lease_bytes(lease_id: str) -> bytes:
-    """A lease id as rules know it; one that is no id of ours matches none."""
-    number = uuid_number(lease_id)
-    return b"" if number is None else number.to_bytes(16)
-
 
 def _answer(reply: Reply[list[Any]], replies: list[Any] | None, error: BaseException | None) -> None:
     if error is not None:
@@ -321,10 +313,10 @@ def _answer(reply: Reply[list[Any]], replies: list[Any] | None, error: BaseExcep
         reply.set(replies or [])
 
 
-def _admit(parts: tuple[Part, ...], decisions: list[Decision]) -> None:
-    """P6: refuse the whole push where a queue would hold more than it may."""
+def admit_pushes(parts: Sequence[Part], decisions: Sequence[Decision]) -> None:
+    """P6: refuse the whole push where a queue would hold more than it may. `decisions` may go on behind the parts."""
     counts: dict[Queue, int] = {}
-    for part, decision in zip(parts, decisions, strict=True):
+    for part, decision in zip(parts, decisions, strict=False):
         for event in decision.events:
             if isinstance(event, MessagesPushed):
                 queue = part.slot.queue

@@ -20,7 +20,7 @@ from queen.events import ClockShifted
 from queen.messages import Caller
 from queen.store.format import pack_row
 from queen.store.journal import Change, Table
-from queen.store.keys import u64
+from queen.store.keys import erasure_key, erasure_value, u64
 from queen.store.projections import TAIL_LIMIT
 from queen.store.tail import Tail
 from queen.store.writer import Runner
@@ -98,16 +98,18 @@ class Keeper:
         core.projections.freeze()
         slots, queues = self._house.take_dirty(), sorted(core.dirty_queues)
         core.dirty_queues.clear()
+        gone, core.gone_partitions = core.gone_partitions, set()
         done = False
         try:
             await self._write_tails()
             await self._write_statistics()
-            complete = await self._write_states(slots, queues, checkpoint)
+            complete = await self._write_states(slots, queues, gone, checkpoint)
             done = True
         finally:
             if not done:
                 self._house.still_dirty(slots)
                 core.dirty_queues.update(queues)
+                core.gone_partitions |= gone
         self._house.retire(slots)
         if complete:
             self._house.checkpoint = checkpoint.seq
@@ -150,12 +152,17 @@ class Keeper:
             await self._write([Change(Table.STATISTICS, key, None) for key, _ in rows])
             statistics.forget(rows)
 
-    async def _write_states(self, slots: list[Slot], queues: list[int], checkpoint: Checkpoint) -> bool:
+    async def _write_states(self, slots: list[Slot], queues: list[int], gone: set[int], checkpoint: Checkpoint) -> bool:
         """Snapshots, and behind them the checkpoint, unless a state is missing: says so."""
         core = self._core
         rows: list[Change] = [Change(Table.QUEUES, u64(number), _queue_value(core, number)) for number in queues]
+        for number in sorted(gone):
+            rows += _removal(core, number)
         complete = True
         for index, slot in enumerate(slots):
+            if slot.number not in core.catalogue.slots:
+                rows += _removal(core, slot.number)  # deleted since; a start from here could not know of it
+                continue
             snapshot = self._house.snapshot(slot)
             complete = complete and snapshot is not None
             rows += [snapshot] if snapshot is not None else []
@@ -168,6 +175,8 @@ class Keeper:
         if complete:
             rows.append(Change(Table.META, CHECKPOINT, pack_row(list(checkpoint))))
         await self._write_all(rows)
+        if gone:
+            core.erasable.set()
         return complete
 
     async def _write_all(self, rows: list[Change]) -> None:
@@ -187,6 +196,17 @@ class Keeper:
         await done.wait()
         if failures:
             raise failures[0]
+
+
+def _removal(core: Core, partition: int) -> list[Change]:
+    """The partition's queue was deleted: its payloads are to be erased (R5), and its row goes. Where its messages lie
+    stays known, for the eraser."""
+    rows = [Change(Table.PARTITIONS, u64(partition), None)]
+    newest = core.projections.newest_run(partition)
+    if newest is not None:
+        # Positions begin at 1: no other row has this key.
+        rows.insert(0, Change(Table.ERASURES, erasure_key(partition, 0), erasure_value(newest.first + newest.length)))
+    return rows
 
 
 def _queue_value(core: Core, number: int) -> bytes | None:

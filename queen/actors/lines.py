@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from queen.actors.availability import Offer
-from queen.actors.catalogue_state import Slot
+from queen.actors.catalogue_state import Queue, Slot
 from queen.replies import Nothing
 
 _SLACK = 64
@@ -123,6 +123,12 @@ class Timers:
         self._entries += 1
         heappush(self._heap, (at, self._entries, key))
         return self._heap[0][2] is key
+
+    def drop(self, queue: Queue) -> None:
+        """Look at no partition of the queue any more."""
+        self._earliest = {key: at for key, at in self._earliest.items() if key[0].queue is not queue}
+        self._heap = [entry for entry in self._heap if entry[2][0].queue is not queue]
+        heapify(self._heap)
 
     def due(self, now: int) -> Iterator[TimerKey]:
         """Take off the keys whose time has come."""

@@ -65,10 +65,11 @@ class Work:
 
     `decided` is told the replies at once, before they are durable, and is meant for other actors alone.
     `told` is told when they are durable, or have failed. `admit` may refuse the whole by raising a `QueenError`
-    once all is decided and nothing done. `abandoned` work is dropped unseen.
+    once all is decided and nothing done. `abandoned` work is dropped unseen. `asks` marks work that is nothing but
+    questions, after which there is nothing new to be announced.
     """
 
-    __slots__ = ("abandoned", "admit", "arrivals", "caller", "decided", "done", "parts", "told")
+    __slots__ = ("abandoned", "admit", "arrivals", "asks", "caller", "decided", "done", "parts", "told")
 
     def __init__(
         self,
@@ -78,12 +79,14 @@ class Work:
         told: Callable[[list[Any] | None, BaseException | None], None] | None = None,
         decided: Callable[[list[Any] | None, BaseException | None], None] | None = None,
         admit: Callable[[list[Any]], None] | None = None,
+        asks: bool = False,
     ) -> None:
         self.parts = parts
         self.caller = caller
         self.told = told
         self.decided = decided
         self.admit = admit
+        self.asks = asks
         self.arrivals = len({part.slot for part in parts})
         self.done: trio.Event | None = trio.Event() if self.arrivals > 1 else None
         self.abandoned = False

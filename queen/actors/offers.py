@@ -35,6 +35,11 @@ class Offers:
             line = self._lines[queue.number, group] = Line()
         return line
 
+    def drop(self, queue: Queue, group: int | None) -> None:
+        """The queue, or one of its groups, is gone."""
+        for key in [key for key in self._lines if key[0] == queue.number and group in (None, key[1])]:
+            del self._lines[key]
+
     def choose(self, request: PopRequest) -> Slot | None:
         """The best partition that has something for the pop (O3, O4), or None."""
         scope = request.scope

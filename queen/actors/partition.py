@@ -11,9 +11,9 @@ import trio
 from msgspec.structs import replace
 
 from queen.actors import availability
-from queen.actors.carrying import FAILED, Fatal, carry_out
+from queen.actors.carrying import FAILED, GONE, Fatal, carry_out
 from queen.actors.catalogue_rules import group_started
-from queen.actors.catalogue_state import Group, Slot
+from queen.actors.catalogue_state import Group, Queue, Slot
 from queen.actors.core import Core
 from queen.actors.decision import Decision
 from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
@@ -21,7 +21,7 @@ from queen.actors.partition_rules import decide
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.sealing import readable, sealed
 from queen.commands import PartitionCommand, Pop, Tick
-from queen.errors import Busy, Quarantined, Unavailable
+from queen.errors import Busy, Quarantined, QueueGone, Unavailable
 from queen.events import Event, GroupJoined, MessagesDeleted, MessagesPushed
 from queen.history import History, PushedRun
 from queen.messages import Caller
@@ -77,6 +77,14 @@ class PartitionActor:
     def busy(self) -> bool:
         """Whether work waits."""
         return self._send.statistics().current_buffer_used > 0
+
+    def dismiss(self) -> None:
+        """The partition is gone: whatever waits for it is told so, for all whom shared work concerns."""
+        while True:
+            try:
+                self._receive.receive_nowait().fail(QueueGone(GONE))
+            except trio.WouldBlock:
+                return
 
     async def run(self) -> None:
         """Carry out work until cancelled."""
@@ -179,7 +187,8 @@ class PartitionActor:
         if self.broken:
             return  # it speaks when it has been rebuilt
         options = self.slot.queue.options
-        self.slot.tell(self.state.groups[DEFAULT_GROUP].counts)
+        view = self.state.groups[DEFAULT_GROUP]
+        self.slot.tell(view.counts, view.cursor)
         self._note_leases()
         self.deadline = availability.next_deadline(self.state, options, self.history)
         now = self._core.clock.now()
@@ -238,10 +247,17 @@ class PartitionActor:
             self.slot.deleted = self.state.deleted
             self.unrecorded.clear()
             self.broken = False
+            forget_groups(self.state, self.slot.queue)
             self.meet_all()
             self.announce()
         except Exception as error:
             self.crashed(error)
+
+    def part_from(self, group: int) -> None:
+        """A group of the queue is gone, and with it all that the partition knows of it."""
+        self.state.groups.pop(group, None)
+        self.unrecorded.pop(group, None)
+        self.announce()
 
     def meet_all(self) -> None:
         """Let the queue's groups begin that have not met this partition."""
@@ -270,6 +286,14 @@ class PartitionActor:
         return result
 
 
+def forget_groups(state: Partition, queue: Queue) -> None:
+    """Drop what a state holds of groups that its queue does not know any more: deleting a group is one event of the
+    catalogue, and each partition draws the consequence when it is next looked at."""
+    known = {group.number for group in queue.groups.values()}
+    for number in [number for number in state.groups if number not in known]:
+        del state.groups[number]
+
+
 def first_position(state: Partition, history: History, group: Group) -> int:
     """G2: the first position that a group gets, by bisection over the partition's records."""
     if not group.after_seq and not group.from_at:
@@ -294,7 +318,7 @@ def _leases(state: Partition) -> set[bytes]:
 
 
 def _group(slot: Slot, number: int) -> Group:
-    for group in slot.queue.groups.values():
-        if group.number == number:
-            return group
-    raise Unavailable("the consumer group is gone")
+    group = slot.queue.groups.numbered(number)
+    if group is None:
+        raise QueueGone("the consumer group was deleted meanwhile; nothing was done")
+    return group

@@ -7,22 +7,25 @@ themselves live beside this table, by subject.
 from collections.abc import Callable
 from typing import Any
 
-from queen.actors import ack_rules, delivery_rules, message_rules, time_rules
+from queen.actors import ack_rules, delivery_rules, message_rules, question_rules, time_rules
 from queen.actors.decision import Decision
 from queen.actors.partition_state import Partition
 from queen.commands import (
     Ack,
     Bury,
+    Census,
     Clear,
     Delete,
     Extend,
     Join,
+    Look,
     PartitionCommand,
     Pop,
     Push,
     Release,
     Retry,
     Seek,
+    Survey,
     Tick,
 )
 from queen.history import History
@@ -47,6 +50,9 @@ _RULES: dict[type, Rule] = {
     Delete: message_rules.delete,
     Clear: message_rules.clear,
     Seek: message_rules.seek,
+    Census: question_rules.census,
+    Look: question_rules.look,
+    Survey: question_rules.survey,
     Tick: _tick,
 }
 

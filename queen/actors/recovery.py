@@ -14,12 +14,14 @@ from queen.actors.availability import blocked, next_deadline, offer
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.keeper import CHECKPOINT, KEYS, NUMBERS, SLICE, Checkpoint
+from queen.actors.partition import forget_groups
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.residents import Residents
 from queen.actors.router import Router
 from queen.actors.snapshots import VERSION, read_partition, read_queue
 from queen.actors.statistics import MINUTES
 from queen.errors import ChainBroken
+from queen.events import PartitionCreated, QueueDeleted
 from queen.names import DEFAULT_GROUP
 from queen.store.chain import follow
 from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack, unpack_row
@@ -115,7 +117,9 @@ class Recovery:
         for key, values in self._rows(Table.PARTITIONS):
             if key not in self._core.catalogue.slots:
                 slot = self._read_partition(key, values)
-                if slot is not None:
+                if slot is None:
+                    self._core.gone_partitions.add(key)  # its queue's deletion was cut off half way
+                else:
                     state, _ = self._states.pop(key)
                     self._announce(slot, state)
 
@@ -149,7 +153,12 @@ class Recovery:
         catalogue = self._core.catalogue
         for event in record.events:
             queue = catalogue_state.queue_of(event)
+            catalogue.count(event, record.partition)
+            if isinstance(event, PartitionCreated) and event.queue not in catalogue.numbers:
+                self._core.gone_partitions.add(record.partition)  # the queue's row went in a flush that was cut off
             if queue is not None and not catalogue_state.replayed(catalogue, event, record.partition):
+                if isinstance(event, QueueDeleted):
+                    self._core.gone_partitions.update(slot.number for slot in catalogue.numbers[queue].slots.values())
                 catalogue_state.evolve(catalogue, record.seq, record.partition, event, record.at, record.shift)
                 self._core.dirty_queues.add(queue)
         if record.pushed is not None and record.pushed.key is not None:
@@ -186,7 +195,9 @@ class Recovery:
 
     def _announce(self, slot: Slot, state: Partition) -> None:
         options, history = slot.queue.options, self._core.projections.history(slot.number)
-        slot.tell(state.groups[DEFAULT_GROUP].counts)
+        forget_groups(state, slot.queue)
+        view = state.groups[DEFAULT_GROUP]
+        slot.tell(view.counts, view.cursor)
         now = self._core.clock.now()
         found = offer(state, DEFAULT_GROUP, options, history)
         held = blocked(state, DEFAULT_GROUP, options, history) if found is None or found.ready_at > now else None

@@ -12,7 +12,7 @@ import trio
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
 from queen.actors.mailbox import Part, Work
-from queen.actors.partition import PartitionActor
+from queen.actors.partition import PartitionActor, forget_groups
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.snapshots import VERSION, partition_row, read_partition
 from queen.commands import Release
@@ -55,12 +55,39 @@ class Residents:
         kept = self.asleep.pop(slot.number) if slot.number in self.asleep else None
         state, seq = kept or self.load(slot.number)
         slot.deleted = state.deleted
+        forget_groups(state, slot.queue)
         actor = PartitionActor(self._core, self, slot, state, seq)
         actor.meet_all()
         scope = trio.CancelScope()
         self._awake[slot] = actor, scope
         self._nursery.start_soon(_live, actor, scope, name=f"partition {slot.number}")
         return actor
+
+    def evict(self, queue: Queue) -> None:
+        """A queue is gone, with its partitions, their leases and what waits for them. Shared work that one of them
+        holds still for is refused when it is carried out."""
+        for slot in queue.slots.values():
+            self.asleep.pop(slot.number, None)
+            self._dirty.discard(slot)
+            self._core.gone_partitions.add(slot.number)
+            found = self._awake.pop(slot, None)
+            if found is not None:
+                found[0].dismiss()
+                found[1].cancel()
+        self.leases = {lease: slot for lease, slot in self.leases.items() if slot.queue is not queue}
+
+    def dismiss(self, queue: Queue, group: int) -> None:
+        """A group is gone: those that are awake forget it now, the others when they wake."""
+        for slot, (actor, _) in list(self._awake.items()):
+            if slot.queue is queue and not actor.broken and group in actor.state.groups:
+                actor.part_from(group)
+
+    def resting(self, slot: Slot) -> Partition | None:
+        """The state of a partition that nobody is awake for, to be read and nothing else; None if somebody is."""
+        if slot in self._awake:
+            return None
+        kept = self.asleep.get(slot.number)
+        return kept[0] if kept is not None else self.load(slot.number)[0]
 
     def load(self, number: int) -> tuple[Partition, int]:
         """The state and last record's number of a partition whose row is complete."""

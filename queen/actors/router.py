@@ -22,7 +22,7 @@ from queen.actors.offers import Offers
 from queen.actors.residents import Residents
 from queen.actors.waiting import Waiting
 from queen.commands import Pop, Tick
-from queen.errors import QueenError, ShuttingDown
+from queen.errors import QueenError, QueueGone, ShuttingDown
 from queen.messages import Caller
 from queen.names import SECOND
 from queen.options import STRICT
@@ -95,6 +95,12 @@ class Router:
     def reconsider(self, queue: Queue) -> None:
         """The queue's options have changed: every partition with something in it is to speak again (T5)."""
         self._tell(partial(self._reconsider, queue))
+
+    def forget(self, queue: Queue, group: int | None = None) -> None:
+        """The queue, or one of its groups, is gone. Whoever is parked stays so, by name (O2)."""
+        self._offers.drop(queue, group)
+        if group is None:
+            self._timers.drop(queue)
 
     def close(self) -> None:
         """Answer every parked pop with nothing, and park no more."""
@@ -209,6 +215,9 @@ class Router:
         self, request: PopRequest, slot: Slot, replies: list[Any] | None, error: BaseException | None
     ) -> None:
         request.work = None
+        if isinstance(error, QueueGone):
+            self._serve(request)  # as if it had come after the deletion
+            return
         if replies is None:
             # What other partitions gave already is handed on all the same.
             if request.granted:
@@ -259,6 +268,8 @@ class Router:
     # -- what partitions say ------------------------------------------------------------------------------
 
     def _offered(self, slot: Slot, group: int, offer: Offer | None, held: Nothing | None) -> None:
+        if slot.number not in self._core.catalogue.slots:
+            return
         line = self._offers.known(slot.queue, group)
         if line is None:
             return  # nobody has asked for this group since the start; its first pop asks the partitions
@@ -315,6 +326,8 @@ class Router:
                 self._serve(request)
 
     def _reconsider(self, queue: Queue) -> None:
+        if queue.number not in self._core.catalogue.numbers:
+            return
         self._meet_parked(next(iter(queue.slots.values())))  # its namespace and task may be others
         if queue.options.retention_enabled:
             concerned = set(queue.slots.values())
@@ -345,7 +358,8 @@ class Router:
 def _name(queue: Queue, number: int) -> str | None:
     if not number:
         return None
-    return next((name for name, group in queue.groups.items() if group.number == number), None)
+    group = queue.groups.numbered(number)
+    return None if group is None else group.name
 
 
 def _number(slot: Slot) -> int:

@@ -12,7 +12,7 @@ from queen.actors.partition_state import GroupView, Lease, Open, Partition
 from queen.actors.ranges import RangeSet
 from queen.names import DEFAULT_GROUP
 
-VERSION = 2
+VERSION = 3
 
 
 def partition_row(slot: Slot, state: Partition, seq: int, unrecorded: set[int]) -> list[Any]:

@@ -16,7 +16,7 @@ from queen.events import (
     QueueCreated,
     Run,
 )
-from queen.names import DEFAULT_GROUP, DEFAULT_PARTITION, generated_transaction_id, uuid_texts
+from queen.names import DEFAULT_PARTITION, generated_transaction_id, uuid_texts
 from queen.notices import (
     MessageCompleted,
     MessageFailed,
@@ -83,9 +83,8 @@ Make = Callable[["Core", Slot, str | None, Any, int], Iterable[Notice]]
 
 
 def _of_group(core: "Core", slot: Slot, event: Any, weight: int, at: int, make: Make) -> Told:
-    group = None
-    if event.group != DEFAULT_GROUP:
-        group = next((name for name, found in slot.queue.groups.items() if found.number == event.group), None)
+    found = slot.queue.groups.numbered(event.group)
+    group = None if found is None else found.name
     return Told(slot.queue.name, weight, lambda: make(core, slot, group, event, at))
 
 

@@ -20,6 +20,7 @@ class Table(enum.StrEnum):
     SETTLED = "settled"
     SETTLEMENTS = "settlements"
     STATISTICS = "statistics"
+    GIVEN_UP = "given_up"
     ERASURES = "erasures"
 
 

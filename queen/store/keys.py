@@ -7,15 +7,20 @@ from hashlib import sha256
 from struct import Struct
 from typing import Final
 
+from queen.events import Outcome
 from queen.history import PushedRun
 
 CELLS: Final = 120
 """Positions per row of SETTLED: four rows fill a page of 4 KiB."""
 
+GIVEN_UP: Final[tuple[Outcome, ...]] = ("failed", "dead_letter")
+"""The outcomes that are listed by themselves: few messages among many."""
+
 _PAIR = Struct(">QQ")
 _RUN = Struct(">QIQqB")
 _HASHED = Struct(">8sQH")
 _SETTLED = Struct(">QIQ")
+_GIVEN_UP = Struct(">QIBQ")
 _U64 = Struct(">Q")
 _BASE = Struct(">QI")
 
@@ -92,6 +97,17 @@ def read_named(key: bytes) -> tuple[int, int]:
 def settled_key(partition: int, group: int, position: int) -> bytes:
     """SETTLED: the row with the cell of this position."""
     return _SETTLED.pack(partition, group, position // CELLS)
+
+
+def given_up_key(partition: int, group: int, outcome: Outcome, position: int) -> bytes:
+    """GIVEN_UP: the message ended as `outcome`, "failed" or "dead_letter". The value is empty."""
+    return _GIVEN_UP.pack(partition, group, GIVEN_UP.index(outcome), position)
+
+
+def read_given_up(key: bytes) -> int:
+    """The position of a key."""
+    position: int = _GIVEN_UP.unpack(key)[3]
+    return position
 
 
 def settlement_key(partition: int, seq: int) -> bytes:

@@ -6,9 +6,10 @@ journal, so none of it is evidence: a wrong row can only be a bug or damage, and
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from heapq import merge
 
 from queen.errors import ChainBroken
-from queen.events import AnyEvent, MessagesSettled
+from queen.events import AnyEvent, MessagesSettled, Outcome
 from queen.history import Place, PushedRun, Settled, SettledRecord
 from queen.names import message_id, uuid_number
 from queen.store import keys
@@ -26,13 +27,21 @@ _PAGE = 64
 class Projections:
     """Answers questions about the past, of disk and tails together.
 
-    `stored(partition, position)` says whether that message still exists; the catalogue knows.
+    `stored(partition, position)` says whether that message still exists, `last_stored(partition, position)` is the
+    nearest position from there downwards whose message does, or 0; the catalogue knows.
     """
 
-    def __init__(self, journal: Journal, records: Records, stored: Callable[[int, int], bool]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        records: Records,
+        stored: Callable[[int, int], bool],
+        last_stored: Callable[[int, int], int],
+    ) -> None:
         self._journal = journal
         self._records = records
         self._stored = stored
+        self._last_stored = last_stored
         self._tails = [Tail()]
         self._delivered: OrderedDict[str, Place] = OrderedDict()
 
@@ -82,6 +91,23 @@ class Projections:
                 following = run.first + run.length
                 yield run
 
+    def newest_run(self, partition: int) -> PushedRun | None:
+        """The partition's newest record of pushed messages, by one lookup; without its delays."""
+        for tail in reversed(self._tails):
+            run = tail.newest_run(partition)
+            if run is not None:
+                return run
+        row = self._journal.floor(Table.RUNS, keys.run_key(partition, 2**64 - 1))
+        if row is None:
+            return None
+        owner, run, _ = keys.read_run(*row)
+        return run if owner == partition else None
+
+    def run_of(self, partition: int, position: int) -> PushedRun | None:
+        """The record that holds the position, None where none does."""
+        run = next(self.runs(partition, position), None)
+        return run if run is not None and run.first <= position else None
+
     def _rows(self, partition: int, position: int) -> Iterator[PushedRun]:
         row = self._journal.floor(Table.RUNS, keys.run_key(partition, position))
         start = keys.run_key(partition, position + 1)
@@ -126,6 +152,33 @@ class Projections:
                 if entry.holds(position):
                     return settled_of(entry, position)
         raise ChainBroken(f"Record {seq} did not settle position {position}, though a projection says so.")
+
+    def given_up(self, partition: int, group: int, outcome: Outcome, below: int) -> Iterator[int]:
+        """See `History.given_up`."""
+        recent: set[int] = set()
+        for tail in self._tails:
+            recent |= tail.given_up(partition, group, outcome, below)
+        last = None
+        for position in merge(
+            sorted(recent, reverse=True), self._given_up_rows(partition, group, outcome, below), reverse=True
+        ):
+            if position != last:
+                yield position
+            last = position
+
+    def _given_up_rows(self, partition: int, group: int, outcome: Outcome, below: int) -> Iterator[int]:
+        """Descending, one lookup each; deleted ones may stand here for ever and are passed over by whole ranges."""
+        first = keys.given_up_key(partition, group, outcome, 0)
+        position = self._last_stored(partition, below - 1)
+        while position > 0:
+            row = self._journal.floor(Table.GIVEN_UP, keys.given_up_key(partition, group, outcome, position))
+            if row is None or row[0] < first:
+                return
+            found = keys.read_given_up(row[0])
+            position = self._last_stored(partition, found)
+            if position == found:
+                yield found
+                position = self._last_stored(partition, found - 1)
 
     def settlements(self, partition: int, after_seq: int) -> Iterator[SettledRecord]:
         """See `History.settlements`."""
@@ -212,6 +265,10 @@ class PartitionHistory:
     def settlements(self, after_seq: int) -> Iterator[SettledRecord]:
         """See `History.settlements`."""
         return self._past.settlements(self._partition, after_seq)
+
+    def given_up(self, group: int, outcome: Outcome, below: int) -> Iterator[int]:
+        """See `History.given_up`."""
+        return self._past.given_up(self._partition, group, outcome, below)
 
     def find(self, transaction_id: str) -> Place | None:
         """See `History.find`."""

@@ -8,13 +8,22 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
-from queen.events import AnyEvent, MessagesDeleted, MessagesPushed, MessagesRevived, MessagesSettled, Run
+from queen.events import (
+    AnyEvent,
+    MessagesDeleted,
+    MessagesPushed,
+    MessagesRevived,
+    MessagesSettled,
+    Outcome,
+    Run,
+)
 from queen.history import Place, PushedRun, Settled, SettledRecord
 from queen.names import message_id, uuid_number
 from queen.store import keys
 from queen.store.journal import Change, Table
 
 _BLOCK_BITS = 12
+_NEVER = bytes(8)
 
 
 class Settling:
@@ -25,9 +34,18 @@ class Settling:
     def __init__(self, seq: int, at: int, runs: tuple[Run, ...], event: MessagesSettled | None) -> None:
         self.seq, self.at, self.runs, self.event = seq, at, runs, event
 
+    def keys(self, partition: int, group: int) -> Iterator[bytes]:
+        """The rows of SETTLED that the messages stand in."""
+        last = -1
+        for first, length, _ in self.runs:
+            for page in range(max(first // keys.CELLS, last + 1), (first + length - 1) // keys.CELLS + 1):
+                last = page
+                yield keys.settled_key(partition, group, page * keys.CELLS)
+
     def holds(self, position: int) -> bool:
         """Whether the position is among the messages."""
-        return any(run.first <= position < run.first + run.length for run in self.runs)
+        index = bisect_right(self.runs, position, key=_first) - 1
+        return index >= 0 and position < self.runs[index].first + self.runs[index].length
 
 
 class Tail:
@@ -40,6 +58,8 @@ class Tail:
         self._named: dict[str, tuple[Place, int, int]] = {}
         self._blocks: dict[int, list[tuple[int, int, int, MessagesPushed]]] = defaultdict(list)
         self._settled: dict[tuple[int, int], list[Settling]] = defaultdict(list)
+        # The same by row of SETTLED, so that a question about one message looks at few entries.
+        self._pages: dict[bytes, list[Settling]] = defaultdict(list)
         self._settlements: dict[int, list[SettledRecord]] = defaultdict(list)
         self._deleted: list[tuple[int, Run]] = []
 
@@ -51,11 +71,11 @@ class Tail:
             if type(event) is MessagesPushed:
                 self._add_pushed(seq, partition, at, shift, event)
             elif type(event) is MessagesSettled:
-                self._settled[partition, event.group].append(Settling(seq, at, event.runs, event))
+                self._add_settling(partition, event.group, Settling(seq, at, event.runs, event))
                 settled += event.runs
                 self.size += len(event.runs)
             elif type(event) is MessagesRevived:
-                self._settled[partition, event.group].append(Settling(seq, at, event.runs, None))
+                self._add_settling(partition, event.group, Settling(seq, at, event.runs, None))
             elif type(event) is MessagesDeleted:
                 self._deleted += [(partition, run) for run in event.runs]
                 self.size += len(event.runs)
@@ -73,6 +93,11 @@ class Tail:
                 place = Place(partition, event.first + index, message_id(base, index))
                 self._named[name] = place, seq, index
         self.size += len(event.transaction_ids)
+
+    def _add_settling(self, partition: int, group: int, entry: Settling) -> None:
+        self._settled[partition, group].append(entry)
+        for key in entry.keys(partition, group):
+            self._pages[key].append(entry)
 
     @property
     def erases(self) -> bool:
@@ -98,10 +123,25 @@ class Tail:
 
     def settling(self, partition: int, group: int, position: int) -> Settling | None:
         """The last thing that happened to the message here, in the sense of `Settling`."""
-        for entry in reversed(self._settled.get((partition, group), ())):
+        for entry in reversed(self._pages.get(keys.settled_key(partition, group, position), ())):
             if entry.holds(position):
                 return entry
         return None
+
+    def given_up(self, partition: int, group: int, outcome: Outcome, below: int) -> set[int]:
+        """Positions below `below` that ended so here, whatever has become of them since."""
+        return {
+            position
+            for entry in self._settled.get((partition, group), ())
+            if entry.event is not None and entry.event.outcome == outcome
+            for run in entry.runs
+            for position in range(run.first, min(run.first + run.length, below))
+        }
+
+    def newest_run(self, partition: int) -> PushedRun | None:
+        """The partition's newest record of pushed messages, None where it has none here."""
+        runs = self._runs.get(partition)
+        return runs[-1] if runs else None
 
     def settlements(self, partition: int) -> list[SettledRecord]:
         """Records that settled messages of the partition, in order."""
@@ -124,20 +164,13 @@ class Tail:
 
     def settled_keys(self) -> list[bytes]:
         """The keys of the rows of SETTLED that the tail completes."""
-        return [
-            keys.settled_key(partition, group, page * keys.CELLS)
-            for (partition, group), entries in self._settled.items()
-            for page in {
-                page
-                for entry in entries
-                for run in entry.runs
-                for page in range(run.first // keys.CELLS, (run.first + run.length - 1) // keys.CELLS + 1)
-            }
-        ]
+        return list(self._pages)
 
     def changes(self, settled: Mapping[bytes, bytes | None]) -> list[Change]:
         """Everything as rows, each table in key order. `settled` holds what stands under `settled_keys` so far."""
-        rows = [*self._run_rows(), *self._id_rows(), *self._settled_rows(settled), *self._settlement_rows()]
+        given_up: list[Change] = []
+        rows = [*self._run_rows(), *self._id_rows(), *self._settled_rows(settled, given_up), *self._settlement_rows()]
+        rows += given_up
         # Last: whoever finds one of these finds the rows that say where the messages lie.
         rows += [
             Change(Table.ERASURES, keys.erasure_key(partition, run.first), keys.erasure_value(run.length))
@@ -162,10 +195,11 @@ class Tail:
         rows.sort()
         return rows
 
-    def _settled_rows(self, settled: Mapping[bytes, bytes | None]) -> Iterator[Change]:
+    def _settled_rows(self, settled: Mapping[bytes, bytes | None], given_up: list[Change]) -> Iterator[Change]:
+        """Rows of SETTLED; those of GIVEN_UP, which depend on what stood there before, go into the list."""
         for partition, group in sorted(self._settled):
             cells = {
-                position: 0 if entry.event is None else entry.seq
+                position: entry
                 for entry in self._settled[partition, group]
                 for run in entry.runs
                 for position in range(run.first, run.first + run.length)
@@ -175,7 +209,12 @@ class Tail:
                 row = bytearray(settled[key] or bytes(8 * keys.CELLS))
                 for position in positions:
                     offset = 8 * (position % keys.CELLS)
-                    row[offset : offset + 8] = keys.u64(cells[position])
+                    event = cells[position].event
+                    # What was never settled before has no row to be removed: most messages are settled once.
+                    known = event is None or row[offset : offset + 8] != _NEVER
+                    if known or (event is not None and event.outcome != "completed"):
+                        given_up += _given_up_rows(partition, group, position, event, known)
+                    row[offset : offset + 8] = _NEVER if event is None else keys.u64(cells[position].seq)
                 yield Change(Table.SETTLED, key, bytes(row))
 
     def _settlement_rows(self) -> Iterator[Change]:
@@ -184,12 +223,22 @@ class Tail:
                 yield Change(Table.SETTLEMENTS, keys.settlement_key(partition, record.seq), keys.u64(record.at))
 
 
+def _given_up_rows(
+    partition: int, group: int, position: int, event: MessagesSettled | None, known: bool
+) -> Iterator[Change]:
+    for outcome in keys.GIVEN_UP:
+        here = event is not None and event.outcome == outcome
+        if here or known:
+            key = keys.given_up_key(partition, group, outcome, position)
+            yield Change(Table.GIVEN_UP, key, b"" if here else None)
+
+
 def is_generated(event: MessagesPushed, index: int) -> bool:
     """Whether the message's transactionId is the server's."""
     return not event.transaction_ids or event.transaction_ids[index] is None
 
 
-def _first(run: PushedRun) -> int:
+def _first(run: PushedRun | Run) -> int:
     return run.first
 
 
@@ -199,4 +248,6 @@ def settled_of(entry: Settling, position: int) -> Settled | None:
     if event is None:
         return None
     retries = event.retry_counts.get(position, 0)
-    return Settled(event.outcome, event.asked, event.lease, retries, event.error, entry.at)
+    return Settled(
+        event.outcome, event.asked, event.lease, retries, event.error, entry.at, event.leased_at, event.worker
+    )

@@ -15,7 +15,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from queen.broker import Broker
 from queen.errors import QueenError
-from queen.web import analytics, delivery, queues, resources
+from queen.web import analytics, delivery, groups, messages, queues, resources
 from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
@@ -45,8 +45,21 @@ ROUTES: Final = (
     Row("GET", "/api/v1/pop/queue/<queue>/partition/<partition>", delivery.pop_partition, fast=True),
     Row("POST", "/api/v1/ack", delivery.ack, fast=True),
     Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True),
+    Row("POST", "/api/v1/transaction", delivery.transaction, fast=True),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
     Row("POST", "/api/v1/configure", queues.configure),
+    Row("DELETE", "/api/v1/resources/queues/<queue>", queues.delete),
+    Row("GET", "/api/v1/messages", messages.listed),
+    Row("GET", "/api/v1/messages/<transactionId>", messages.get),
+    Row("DELETE", "/api/v1/messages/<transactionId>", messages.delete),
+    Row("POST", "/api/v1/messages/<transactionId>/retry", messages.retry),
+    Row("POST", "/api/v1/messages/<transactionId>/dlq", messages.bury),
+    Row("GET", "/api/v1/messages/<transactionId>/related", messages.related),
+    Row("DELETE", "/api/v1/queues/<queue>/clear", messages.clear),
+    Row("GET", "/api/v1/dlq", messages.dead_letters),
+    Row("GET", "/api/v1/consumer-groups", groups.listed),
+    Row("DELETE", "/api/v1/consumer-groups/<group>", groups.delete),
+    Row("POST", "/api/v1/consumer-groups/<group>/queues/<queue>/seek", groups.seek),
     Row("GET", "/api/v1/analytics", analytics.filtered),
     Row("GET", "/api/v1/analytics/queue/<queue>", analytics.queue),
     Row("GET", "/api/v1/analytics/queues", analytics.queues),

@@ -1,9 +1,9 @@
-"""The routes that move messages: push, pop, ack, ack/batch, lease/extend. Arguments in, one call, answer out."""
+"""The routes that move messages: push, pop, ack, transaction, lease. Arguments in, one call, answer out."""
 
 from functools import partial
 
 from queen.broker import Broker
-from queen.errors import Invalid
+from queen.errors import Invalid, TransactionRefused
 from queen.names import check_name
 from queen.web import parse, render
 from queen.web.exchange import Answer, Asked
@@ -93,6 +93,17 @@ async def ack_batch(broker: Broker, asked: Asked) -> Answer:
     """`POST /api/v1/ack/batch`: one commit, an outcome for each entry (A5)."""
     entries = parse.acknowledgements(asked.body)
     return render.batch_settled(entries, await broker.ack_many(entries, caller=asked.caller))
+
+
+async def transaction(broker: Broker, asked: Asked) -> Answer:
+    """`POST /api/v1/transaction`: pushes and acknowledgements, all in one commit; 200 also where all is refused."""
+    operations = parse.operations(asked.body)
+    try:
+        results = await broker.transaction(operations, caller=asked.caller)
+    except TransactionRefused as error:
+        refused = {"success": False, "error": str(error), "reason": error.reason, "failedIndex": error.index}
+        return render.document(refused)
+    return render.transacted(operations, results)
 
 
 async def extend(broker: Broker, asked: Asked) -> Answer:

@@ -10,7 +10,10 @@ import msgspec
 
 from queen.broker import Broker
 from queen.web import answers
-from queen.web.contract import DOCUMENT, OPERATIONS, Operation, Parameter
+from queen.web.contract import Operation, Parameter
+from queen.web.contract_delivery import DELIVERY
+from queen.web.contract_figures import DOCUMENT, FIGURES
+from queen.web.contract_stored import STORED
 from queen.web.exchange import Answer, Asked
 from queen.web.operation import Traffic
 from queen.web.schemas import COMPONENTS, NAME, Schema
@@ -18,16 +21,18 @@ from queen.web.schemas import COMPONENTS, NAME, Schema
 VERSION: Final = "0.1.0"
 """Of the contract, not of the program."""
 
+OPERATIONS: Final = (*DELIVERY, *STORED, *FIGURES)
+"""The row of every route."""
 EVERYWHERE: Final = (400, 408, 413, 414, 431, 500, 503)
 """What any request may be refused with, whatever it asks for."""
-WRITING: Final = 507
-"""And those that change something."""
+WRITING: Final = (409, 507)
+"""And those that change something: the queue may be deleted meanwhile, or the disk full."""
 
 REFUSALS: Final = {
     400: "The request is wrong; a field that is wrong stands at the beginning of the sentence.",
     404: "There is no such queue, message, lease or group.",
     408: "The body did not arrive in time.",
-    409: "The message's state refuses, or the lease is another's.",
+    409: "The message's state refuses, the lease is another's, or the queue is being deleted.",
     413: "The body is larger than the server takes.",
     414: "The request's line is longer than the server takes.",
     429: "The queue is at its maxSize.",
@@ -110,7 +115,7 @@ async def openapi(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
 def refusals(row: Operation) -> tuple[int, ...]:
     """All statuses that the route refuses with, in order."""
     writes = row.method != "GET" or row.path.startswith("/api/v1/pop")
-    return tuple(sorted({*EVERYWHERE, *row.refuses, *((WRITING,) if writes else ())} - row.answers.keys()))
+    return tuple(sorted({*EVERYWHERE, *row.refuses, *(WRITING if writes else ())} - row.answers.keys()))
 
 
 def _told(schema: Schema) -> Schema:
@@ -158,7 +163,10 @@ def _response(status: int, answer: Any, named: dict[type, Schema]) -> Schema:
     content: Schema = {}
     for kind in _kinds(answer):
         if isinstance(kind, type):
-            content["application/json"] = {"schema": named[kind]}
+            several = content.get("application/json")
+            content["application/json"] = {
+                "schema": {"anyOf": [several["schema"], named[kind]]} if several else named[kind]
+            }
         else:
             content[kind] = {"schema": {"type": "object" if kind == DOCUMENT else "string"}}
     if content:

@@ -12,15 +12,26 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from queen import rawjson
-from queen.commands import AckStatus
+from queen.commands import AckStatus, Status
 from queen.errors import Invalid
 from queen.messages import Acknowledgement, NewMessage
 from queen.names import DEFAULT_PARTITION, parse_instant
 from queen.web.schemas import MAX_BATCH
-from queen.web.wire import AckBatchBody, AckBody, ConfigureBody, ExtendBody, PushBody, PushItem
+from queen.web.wire import (
+    AckBatchBody,
+    AckBody,
+    ConfigureBody,
+    ExtendBody,
+    PushBody,
+    PushItem,
+    PushOperation,
+    SeekBody,
+    TransactionBody,
+)
 
 MAX_TIMEOUT_MS: Final = 60_000
 DEFAULT_TIMEOUT_MS: Final = 30_000
+STATUSES: Final[tuple[Status, ...]] = ("pending", "processing", "completed", "failed", "dead_letter")
 ACK_STATUSES: Final[tuple[AckStatus, ...]] = ("completed", "failed", "retry", "dead_letter")
 
 _INTEGER = re.compile(r"-?[0-9]{1,40}")
@@ -38,6 +49,8 @@ push_decoder: Final = msgspec.json.Decoder(PushBody)
 ack_decoder: Final = msgspec.json.Decoder(AckBody)
 ack_batch_decoder: Final = msgspec.json.Decoder(AckBatchBody)
 configure_decoder: Final = msgspec.json.Decoder(ConfigureBody)
+transaction_decoder: Final = msgspec.json.Decoder(TransactionBody)
+seek_decoder: Final = msgspec.json.Decoder(SeekBody)
 extend_decoder: Final = msgspec.json.Decoder(ExtendBody)
 
 
@@ -92,6 +105,16 @@ def acknowledgements(text: bytes) -> list[Acknowledgement]:
     return [_acknowledgement(entry, f"acknowledgments[{index}].") for index, entry in enumerate(entries)]
 
 
+def operations(text: bytes) -> list[list[NewMessage] | Acknowledgement]:
+    """The operations of a transaction."""
+    return [
+        [_message(item) for item in operation.items]
+        if isinstance(operation, PushOperation)
+        else _acknowledgement(operation, f"operations[{index}].")
+        for index, operation in enumerate(body(transaction_decoder, text).operations)
+    ]
+
+
 def _acknowledgement(entry: AckBody, at: str) -> Acknowledgement:
     status = next((known for known in ACK_STATUSES if known == entry.status), None)
     if status is None:
@@ -115,6 +138,21 @@ def configuration(text: bytes) -> ConfigureBody:
 def extension(text: bytes) -> int | None:
     """The seconds of an extension, None where the body leaves it to the queue's leaseTime (L6)."""
     return body(extend_decoder, text).seconds if text else None
+
+
+def target(text: bytes) -> int | None:
+    """Where a group is to go: the instant in µs, None for the end (G3)."""
+    wanted = body(seek_decoder, text)
+    if wanted.timestamp is None:
+        if not wanted.to_end:
+            raise Invalid("timestamp", "or toEnd: true is required")
+        return None
+    if wanted.to_end:
+        raise Invalid("toEnd", "does not go with timestamp")
+    try:
+        return parse_instant(wanted.timestamp)
+    except (ValueError, OverflowError):
+        raise Invalid("timestamp", "must be an ISO 8601 time") from None
 
 
 def integer(query: Mapping[str, str], name: str, default: int) -> int:

@@ -1,9 +1,16 @@
-"""The routes that shape queues: configure."""
+"""The routes that shape queues: configure, delete."""
 
 from queen.broker import Broker
 from queen.options import as_dict
 from queen.web import parse, render
 from queen.web.exchange import Answer, Asked
+
+
+async def delete(broker: Broker, asked: Asked) -> Answer:
+    """`DELETE /api/v1/resources/queues/:queue`: with everything in it."""
+    queue = asked.name("queue")
+    await broker.delete_queue(queue, caller=asked.caller)
+    return render.document({"deleted": True, "queue": queue})
 
 
 async def configure(broker: Broker, asked: Asked) -> Answer:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from queen.messages import Acknowledgement, Delivery
+from queen.messages import Acknowledgement, Delivery, NewMessage
 from queen.names import instant_text
 from queen.replies import Receipt, Settlement
 from queen.web.exchange import Answer
@@ -79,6 +79,22 @@ def batch_settled(entries: Sequence[Acknowledgement], settlements: Sequence[Sett
         for entry, settlement in zip(entries, settlements, strict=True)
     ]
     return Answer(200, _encode(BatchSettled(sum(settlement.accepted for settlement in settlements), results)))
+
+
+def transacted(
+    operations: Sequence[Sequence[NewMessage] | Acknowledgement], results: Sequence[Sequence[Receipt] | Settlement]
+) -> Answer:
+    """200 with what became of each operation, in order."""
+    told: list[dict[str, Any]] = []
+    for operation, result in zip(operations, results, strict=True):
+        if isinstance(result, Settlement):
+            assert isinstance(operation, Acknowledgement)
+            found = Result(operation.transaction_id, result.status, result.retry_count)
+            told.append({"type": "ack", **msgspec.to_builtins(found)})
+        else:
+            pushed = [PushedMessage(receipt.id, receipt.transaction_id, receipt.status) for receipt in result]
+            told.append({"type": "push", "messages": pushed})
+    return document({"success": True, "results": told})
 
 
 def extended(lease_id: str, expires_at: int) -> Answer:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from queen.commands import AckStatus
+from queen.commands import Status as MessageStatus
 from queen.names import MAX_NAME_BYTES
 from queen.options import DEFAULTS, OPTIONS, RELAXED, STRICT, Option, as_dict
 
@@ -67,6 +68,7 @@ NAME: Final = _component("Name")
 UUID: Final[Schema] = {"type": "string", "format": "uuid"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 OUTCOMES: Final = ["completed", "retry_scheduled", "failed", "dead_letter"]
+STATUSES: Final = list(get_args(MessageStatus))
 BOOLEAN: Final[Schema] = {"enum": ["true", "false", "1", "0"], "default": "false"}
 
 
@@ -90,6 +92,7 @@ Span = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MAX_SPAN_
 Text = Annotated[str, Meta(extra_json_schema={"description": "Any text."})]
 Json = Annotated[msgspec.Raw, Meta(extra_json_schema={"description": "Any JSON value, kept to the character."})]
 LeaseName = Annotated[str, Meta(extra_json_schema={"minLength": 1, "description": "The leaseId of a pop."})]
+Status = Annotated[str, Meta(extra_json_schema={"enum": STATUSES})]
 PushStatus = Annotated[str, Meta(extra_json_schema={"enum": ["queued", "duplicate"]})]
 Settling = Annotated[str, Meta(extra_json_schema={"enum": list(get_args(AckStatus))})]
 Outcome = Annotated[str, Meta(extra_json_schema={"enum": OUTCOMES})]

@@ -15,11 +15,13 @@ from queen.errors import (
     Quarantined,
     QueenError,
     QueueFull,
+    QueueGone,
     SealBroken,
     ShuttingDown,
     StoreFailed,
     StoreFull,
     TooLarge,
+    TransactionRefused,
     Unavailable,
 )
 
@@ -36,6 +38,8 @@ STATUS: Final[dict[type[QueenError], Row]] = {
     TooLarge: Row(413),
     NotFound: Row(404),
     Conflict: Row(409),
+    QueueGone: Row(409),
+    TransactionRefused: Row(409),
     Busy: Row(503, 1),
     QueueFull: Row(429, 1),
     Unavailable: Row(503, 1),

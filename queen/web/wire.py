@@ -61,6 +61,20 @@ class AckBatchBody(msgspec.Struct):
     acknowledgments: Annotated[list[AckBody], Batch]
 
 
+class PushOperation(PushBody, tag="push", tag_field="type"):
+    """A push within a transaction."""
+
+
+class AckOperation(AckBody, tag="ack", tag_field="type"):
+    """An acknowledgement within a transaction."""
+
+
+class TransactionBody(msgspec.Struct):
+    """`POST /api/v1/transaction`."""
+
+    operations: Annotated[list[PushOperation | AckOperation], Batch]
+
+
 class ConfigureBody(msgspec.Struct):
     """`POST /api/v1/configure`. Absent and null differ here (C1, C2); `partition` is not even looked at."""
 
@@ -74,6 +88,13 @@ class ExtendBody(msgspec.Struct):
     """`POST /api/v1/lease/:leaseId/extend` (L6)."""
 
     seconds: Span | None = None
+
+
+class SeekBody(msgspec.Struct, rename="camel"):
+    """`POST /api/v1/consumer-groups/:group/queues/:queue/seek` (G3): one of the two."""
+
+    timestamp: Instant | None = None
+    to_end: bool | None = None
 
 
 class PushedMessage(msgspec.Struct, rename="camel"):

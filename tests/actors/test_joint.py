@@ -38,7 +38,7 @@ async def test_a_push_whose_commit_fails_left_nothing(known: bool, autojump_cloc
         if known:
             await queen.push_many(_items(*PLACES))
             await _count(queen, "q", "r")
-            await trio.sleep(2)
+            await trio.sleep(2.5)  # the keeper looks every second, and would meet the fault first
         journal.fail_next(StoreFull("full"))
         with pytest.raises(StoreFull):
             await queen.push_many(_items(*PLACES, name="t"))
@@ -61,7 +61,7 @@ async def test_an_ack_batch_whose_commit_fails_left_nothing(autojump_clock: Any)
             Acknowledgement(transaction_id=message.transaction_id, status=status, lease_id=message.lease_id)
             for message, status in zip(got, statuses, strict=True)
         ]
-        await trio.sleep(2)
+        await trio.sleep(2.5)  # the keeper looks every second, and would meet the fault first
         journal.fail_next(StoreFull("full"))
         with pytest.raises(StoreFull):
             await queen.ack_many(entries)

@@ -2,11 +2,12 @@
 
 import random
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
 
-from queen.events import MessagesPushed, MessagesRevived, MessagesSettled, Run
+from queen.events import MessagesPushed, MessagesRevived, MessagesSettled, Outcome, Run
 from queen.names import generated_transaction_id, message_id, uuid_text
 from queen.store import keys
 from queen.store.format import ORIGIN, digest_of, pack, unpack
@@ -31,9 +32,13 @@ class World:
         self.next: dict[int, int] = {}
 
     def fresh(self) -> Projections:
-        return Projections(
-            self.journal, Records(self.journal), lambda partition, place: (partition, place) not in self.deleted
-        )
+        return Projections(self.journal, Records(self.journal), self.stored, self.last_stored)
+
+    def stored(self, partition: int, place: int) -> bool:
+        return (partition, place) not in self.deleted
+
+    def last_stored(self, partition: int, place: int) -> int:
+        return next((found for found in range(place, 0, -1) if self.stored(partition, found)), 0)
 
     def record(self, partition: int, *events: Any, at: int = 0) -> int:
         self.seq += 1
@@ -290,3 +295,43 @@ async def test_records_are_kept_within_their_bytes(world: World) -> None:
     tiny.read(1)
     tiny.read(2)
     assert list(tiny._kept) == [2]
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_given_up_messages_are_listed_until_they_are_something_else(seed: int, world: World) -> None:
+    """None is missing, whatever is frozen or written; once all is written, and settled anew, none is listed in vain."""
+    chance = random.Random(seed)
+    world.push(1, *[None] * 150)
+    world.push(2, *[None] * 150)
+    now: dict[tuple[int, int, int], str | None] = {}
+    for _ in range(80):
+        partition, group, first = chance.choice([1, 2]), chance.choice([0, 3]), chance.randrange(1, 140)
+        places = range(first, first + chance.choice([1, 1, 9]))
+        if chance.random() < 0.25:
+            world.record(partition, MessagesRevived(group, (Run(first, len(places), 0),), 0, 0))
+            outcome = None
+        else:
+            outcome = chance.choice(["completed", "failed", "dead_letter"])
+            _settle(world, partition, [(first, len(places))], outcome, group)
+        now.update({(partition, group, place): outcome for place in places})
+        if chance.random() < 0.1:
+            world.deleted.add((partition, chance.randrange(1, 151)))
+        if chance.random() < 0.2:
+            world.past.freeze()
+        if chance.random() < 0.2:
+            world.write(chance.choice([None, 3]))
+        _check_given_up(world, now, exact=False)
+    world.write()
+    _check_given_up(world, now, exact=True)
+    world.past = world.fresh()
+    _check_given_up(world, now, exact=True)
+
+
+def _check_given_up(world: World, now: dict[tuple[int, int, int], str | None], exact: bool) -> None:
+    outcomes: tuple[Outcome, ...] = ("failed", "dead_letter")
+    for partition, group, outcome in product((1, 2), (0, 3), outcomes):
+        stored = [place for place in range(120, 0, -1) if world.stored(partition, place)]
+        expected = [place for place in stored if now.get((partition, group, place)) == outcome]
+        found = [p for p in world.past.given_up(partition, group, outcome, 121) if world.stored(partition, p)]
+        assert found == sorted(set(found), reverse=True)
+        assert found == expected if exact else set(found) >= set(expected)

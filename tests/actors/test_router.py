@@ -8,6 +8,7 @@ import trio
 
 from queen import NewMessage
 from queen.actors.availability import LOOK_AHEAD
+from queen.actors.catalogue_state import Group, Groups
 from queen.actors.router import LETS_PASS
 from queen.names import instant_text
 from queen.store.memory_journal import MemoryJournal
@@ -471,3 +472,13 @@ async def test_what_a_lease_held_before_a_restart_is_there_for_the_first_pop(aut
     await trio.sleep(6)
     async with opened(journal.reopened()) as queen:
         assert payloads(await queen.pop("q")) == [1]
+
+
+def test_groups_are_known_by_name_and_number() -> None:
+    """G1: also after one has come back under its name with another number."""
+    groups = Groups()
+    groups["a"] = Group(1, "a")
+    groups["b"] = Group(2, "b")
+    groups["a"] = Group(3, "a")
+    del groups["b"]
+    assert {number: group.name for number in range(4) if (group := groups.numbered(number))} == {0: None, 3: "a"}

@@ -36,3 +36,19 @@ async def test_with_the_key_and_without_it(tmp_path: Path) -> None:
     async with running(tmp_path, keys=RING) as server:
         client = await server.connect()
         assert [message["data"] for message in await client.pop("q", "batch=9")] == [{"a": 2}]
+
+
+async def test_without_its_key_a_message_is_listed_without_its_payload(tmp_path: Path) -> None:
+    """C4"""
+    async with running(tmp_path, keys=RING) as server:
+        client = await server.connect()
+        await client.request("POST", "/api/v1/configure", ON)
+        (name,) = await client.push("q", {"a": 1})
+        reply = await client.request("GET", f"/api/v1/messages/{name}")
+        assert (reply.json["payload"], "encryptionError" in reply.json) == ({"a": 1}, False)
+    async with running(tmp_path) as server:
+        client = await server.connect()
+        listed = (await client.request("GET", "/api/v1/messages")).json["messages"]
+        for message in (listed[0], (await client.request("GET", f"/api/v1/messages/{name}")).json):
+            assert (message["transactionId"], message["payload"]) == (name, None)
+            assert "key" in message["encryptionError"]

@@ -12,8 +12,7 @@ from queen.commands import AckStatus
 from queen.options import DEFAULTS, OPTIONS, as_dict
 from queen.web import parse, wire
 from queen.web.app import OPERATION, ROUTES
-from queen.web.contract import OPERATIONS
-from queen.web.openapi import REFUSALS, document, refusals
+from queen.web.openapi import OPERATIONS, REFUSALS, document, refusals
 from queen.web.status import STATUS
 from tests.contract.client import Client
 from tests.contract.documented import faults, schema_faults
@@ -25,6 +24,8 @@ DECODED: dict[str, Any] = {
     "/api/v1/push": parse.push_decoder,
     "/api/v1/ack": parse.ack_decoder,
     "/api/v1/ack/batch": parse.ack_batch_decoder,
+    "/api/v1/transaction": parse.transaction_decoder,
+    "/api/v1/consumer-groups/{group}/queues/{queue}/seek": parse.seek_decoder,
     "/api/v1/configure": parse.configure_decoder,
     "/api/v1/lease/{leaseId}/extend": parse.extend_decoder,
 }

@@ -17,12 +17,26 @@ from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.partition_rules import decide
 from queen.actors.partition_state import GroupView, Partition, evolve
 from queen.actors.snapshots import partition_row, read_partition
-from queen.commands import Ack, AckEntry, AckStatus, Join, PartitionCommand, Pop, Push, PushItem, Tick
+from queen.commands import (
+    Ack,
+    AckEntry,
+    AckStatus,
+    Join,
+    Look,
+    PartitionCommand,
+    Pop,
+    Push,
+    PushItem,
+    Status,
+    Survey,
+    Tick,
+)
 from queen.events import (
     Event,
     MessagesDeleted,
     MessagesPushed,
     MessagesSettled,
+    Outcome,
     PartitionCreated,
     PartitionEvent,
     Run,
@@ -32,6 +46,7 @@ from queen.names import SECOND, generated_transaction_id, message_id, uuid_text
 from queen.options import DEFAULTS, QueueOptions
 from queen.replies import Grant, Nothing
 
+STATUSES: tuple[Status, ...] = ("pending", "processing", "completed", "failed", "dead_letter")
 START = 1_700_000_000 * SECOND
 
 
@@ -86,7 +101,16 @@ class Folded:
         for first, length, _ in event.runs:
             for position in range(first, first + length):
                 count = event.retry_counts.get(position, 0)
-                ended = Settled(event.outcome, event.asked, event.lease, count, event.error, record.at)
+                ended = Settled(
+                    event.outcome,
+                    event.asked,
+                    event.lease,
+                    count,
+                    event.error,
+                    record.at,
+                    event.leased_at,
+                    event.worker,
+                )
                 self._settled[event.group, position] = ended
 
     def _feed_deleted(self, event: MessagesDeleted) -> None:
@@ -108,6 +132,14 @@ class Folded:
     def settlements(self, after_seq: int) -> Iterator[SettledRecord]:
         index = bisect_right(self._settlements, after_seq, key=lambda record: record.seq)
         return iter(self._settlements[index:])
+
+    def given_up(self, group: int, outcome: Outcome, below: int) -> Iterator[int]:
+        found = [
+            place
+            for (owner, place), ended in self._settled.items()
+            if owner == group and place < below and ended.outcome == outcome
+        ]
+        return iter(sorted(found, reverse=True))
 
     def find(self, transaction_id: str) -> Place | None:
         return self._places.get(transaction_id)
@@ -266,6 +298,8 @@ class PartitionHarness:
         for group, view in self.state.groups.items():
             self._check_shape(view)
             self._check_counters(group, view)
+            if len(self.records) % 16 == 0:
+                self._check_surveys(group)  # dear: now and then is enough
 
     def _check_shape(self, view: GroupView) -> None:
         assert 1 <= view.cursor <= self.state.next_position
@@ -290,3 +324,22 @@ class PartitionHarness:
         assert view.completed == words.count("completed")
         assert view.failed == words.count("failed")
         assert view.dead_letter == words.count("dead_letter")
+
+    def _check_surveys(self, group: int) -> None:
+        """What questions find is what each message is by itself (S1, S5)."""
+        places = range(self.state.next_position - 1, 0, -1)
+        glances = self.decide(Look(group, tuple(places))).reply
+        found = [None if glance is None else (glance.status, glance.retry_count) for glance in glances]
+        assert found == [self.status(place, group) for place in places]
+        for status in STATUSES:
+            expected = [
+                place for place, glance in zip(places, glances, strict=True) if glance and glance.status == status
+            ]
+            surveyed: list[int] = []
+            below = self.state.next_position + 5
+            while below > 1:
+                positions, lower = self.decide(Survey(group, status, below, 3)).reply
+                assert lower < below
+                below = lower
+                surveyed += positions
+            assert surveyed == expected

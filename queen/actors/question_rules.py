@@ -1,0 +1,120 @@
+"""Answering questions about messages: how they are for a group, and which have a status. Pure; decides no events."""
+
+from collections.abc import Iterator
+
+from queen.actors.availability import head
+from queen.actors.decision import Decision
+from queen.actors.partition_state import GroupView, Open, Partition
+from queen.commands import Census, Look, Status, Survey
+from queen.history import History, Settled
+from queen.options import QueueOptions
+from queen.replies import Glance, Progress, Surveyed
+
+# Messages that one question may pass over before it answers "so far", so that nobody waits long for it.
+SURVEY_LIMIT = 1000
+
+
+def look(state: Partition, command: Look, now: int, options: QueueOptions, history: History) -> Decision:
+    """For each position how the message is; None where there is none, or none for this group."""
+    view = state.groups.get(command.group)
+    if view is None:
+        return Decision((), (None,) * len(command.positions))
+    return Decision((), tuple([_glance(state, view, command.group, place, history) for place in command.positions]))
+
+
+def census(state: Partition, command: Census, now: int, options: QueueOptions, history: History) -> Decision:
+    """The progress of each group that has met the partition, by its number."""
+    return Decision((), {group: progress(state, view, options, history) for group, view in state.groups.items()})
+
+
+def progress(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Progress:
+    """How far a group has got."""
+    oldest = [view.open[position].pushed_at for _, position in view.waiting]
+    first = head(state, view, options, history) if view.pending > len(view.waiting) else None
+    if first is not None:
+        oldest.append(first.pushed_at)
+    return Progress(
+        view.cursor,
+        state.next_position,
+        view.pending,
+        view.processing,
+        view.dead_letter,
+        min(oldest, default=None),
+    )
+
+
+def survey(state: Partition, command: Survey, now: int, options: QueueOptions, history: History) -> Decision:
+    """The newest messages of a status (S1: as the group sees them), newest first."""
+    view = state.groups.get(command.group)
+    if view is None:
+        return Decision((), Surveyed((), 1))
+    below = min(command.below, state.next_position)
+    found: list[int] = []
+    candidates = _candidates(state, view, command.group, command.status, below, history)
+    for looked, (position, fits) in enumerate(candidates, 1):
+        if fits:
+            found.append(position)
+        if len(found) >= command.count or looked >= SURVEY_LIMIT:
+            return Decision((), Surveyed(tuple(found), position))
+    return Decision((), Surveyed(tuple(found), 1))
+
+
+def _candidates(
+    state: Partition, view: GroupView, group: int, status: Status, below: int, history: History
+) -> Iterator[tuple[int, bool]]:
+    """Positions below `below`, descending, and whether they have the status."""
+    if status == "pending" or status == "processing":
+        if status == "pending":
+            yield from ((position, True) for position in _stored_between(state, view.cursor, below))
+        leased = status == "processing"
+        places = [place for place, message in view.open.items() if (message.lease is not None) is leased]
+        yield from ((place, True) for place in sorted(places, reverse=True) if place < below)
+        return
+    below = min(below, view.cursor)
+    if status == "completed":
+        places_before = _stored_between(state, 1, below)
+    else:
+        places_before = history.given_up(group, status, below)
+    for position in places_before:
+        if position in view.open or position in state.deleted:
+            yield position, False
+        else:
+            ended = history.settled(group, position)
+            yield position, ended is not None and ended.outcome == status
+
+
+def _stored_between(state: Partition, first: int, stop: int) -> Iterator[int]:
+    """Stored positions from `stop` - 1 down to `first`."""
+    position = state.deleted.last_before(stop)
+    while position >= first:
+        yield position
+        position = state.deleted.last_before(position)
+
+
+def _glance(state: Partition, view: GroupView, group: int, position: int, history: History) -> Glance | None:
+    if not 1 <= position < state.next_position or position in state.deleted:
+        return None
+    if position >= view.cursor:
+        return Glance("pending")
+    message = view.open.get(position)
+    if message is not None:
+        return _glance_open(message)
+    ended = history.settled(group, position)
+    return None if ended is None else _glance_settled(ended)
+
+
+def _glance_open(message: Open) -> Glance:
+    """One that failed before keeps its error and when that was (R1), also while it is tried again."""
+    error, failed_at = message.error, message.failed_at
+    lease = message.lease
+    if lease is None:
+        return Glance("pending", message.retry_count, error=error, failed_at=failed_at)
+    return Glance("processing", message.retry_count, lease.worker, lease.leased_at, lease.expires_at, error, failed_at)
+
+
+def _glance_settled(ended: Settled) -> Glance:
+    """`failed_at` of one that was given up is when that was."""
+    failed_at = None if ended.outcome == "completed" else ended.at
+    return Glance(
+        ended.outcome, ended.retry_count, ended.worker, ended.leased_at, None, ended.error, failed_at, ended.at
+    )
