@@ -19,6 +19,7 @@ from queen.web import analytics, delivery, groups, messages, queues, resources
 from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
+from queen.web.manual import page
 from queen.web.metrics import metrics, prometheus
 from queen.web.openapi import openapi
 from queen.web.operation import Traffic, health, ready
@@ -82,6 +83,7 @@ OPERATION: Final[dict[str, Own]] = {
     "/metrics": metrics,
     "/metrics/prometheus": prometheus,
     "/openapi.json": openapi,
+    "/docs": page,
 }
 """Routes about the server itself, all of them GET."""
 LABELS: Final = {row.route: f"{row.method} {row.path}" for row in ROUTES}

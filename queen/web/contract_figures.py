@@ -9,6 +9,7 @@ from queen.web.schemas import COUNT
 
 PROMETHEUS: Final = "text/plain"
 OPENMETRICS: Final = "application/openmetrics-text"
+HTML: Final = "text/html"
 DOCUMENT: Final = "application/json"
 
 FIGURES: Final = (
@@ -88,6 +89,9 @@ FIGURES: Final = (
         (QUEUE, NAMESPACE, TASK),
         about="Of queues with at least 5 messages completed in the last 24 hours.",
     ),
+)
+
+SERVER: Final = (
     Operation(
         "GET",
         "/health",
@@ -118,5 +122,6 @@ FIGURES: Final = (
         "Figures as Prometheus' text",
         {200: (PROMETHEUS, OPENMETRICS)},
     ),
+    Operation("GET", "/docs", "The server", "This page", {200: HTML}),
     Operation("GET", "/openapi.json", "The server", "This document", {200: DOCUMENT}),
 )

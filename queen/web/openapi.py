@@ -12,7 +12,7 @@ from queen.broker import Broker
 from queen.web import answers
 from queen.web.contract import Operation, Parameter
 from queen.web.contract_delivery import DELIVERY
-from queen.web.contract_figures import DOCUMENT, FIGURES
+from queen.web.contract_figures import DOCUMENT, FIGURES, SERVER
 from queen.web.contract_stored import STORED
 from queen.web.exchange import Answer, Asked
 from queen.web.operation import Traffic
@@ -21,7 +21,7 @@ from queen.web.schemas import COMPONENTS, NAME, Schema
 VERSION: Final = "0.1.0"
 """Of the contract, not of the program."""
 
-OPERATIONS: Final = (*DELIVERY, *STORED, *FIGURES)
+OPERATIONS: Final = (*DELIVERY, *FIGURES, *STORED, *SERVER)
 """The row of every route."""
 EVERYWHERE: Final = (400, 408, 413, 414, 431, 500, 503)
 """What any request may be refused with, whatever it asks for."""
