@@ -20,7 +20,9 @@ from queen.web import analytics, delivery, groups, messages, queues, resources
 from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
+from queen.web.manual import page
 from queen.web.metrics import metrics, prometheus
+from queen.web.openapi import openapi
 from queen.web.operation import Traffic, compact, health, ready
 
 log = structlog.get_logger("queen.web")
@@ -82,6 +84,8 @@ OPERATION: Final[dict[str, Own]] = {
     "/health/ready": ready,
     "/metrics": metrics,
     "/metrics/prometheus": prometheus,
+    "/openapi.json": openapi,
+    "/docs": page,
 }
 """Routes about the server itself, all of them GET."""
 LABELS: Final = {row.route: f"{row.method} {row.path}" for row in ROUTES}
