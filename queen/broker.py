@@ -35,7 +35,7 @@ from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessag
 from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant, uuid_text
 from queen.options import QueueOptions
-from queen.replies import Nothing, Receipt, Settlement
+from queen.replies import Compacted, Nothing, Receipt, Settlement
 from queen.reports import Reports
 from queen.stored import Messages
 
@@ -64,6 +64,7 @@ class Broker:
         self._failure: QueenError | None = None
         self._closed = False
         self._stopped = trio.Event()
+        self._started = trio.Event()
         self.meter = Meter()
         self.feed = Feed(clock, self.meter)
         self.messages = Messages(self._running)
@@ -276,6 +277,12 @@ class Broker:
         """An id that nothing else has (N2)."""
         return uuid_text(self._ids.block())
 
+    async def compact(self) -> Compacted:
+        """Make the file of the data folder anew, without what is deleted (R5): afterwards no byte of such a payload is
+        in it. Others go on meanwhile. Needs as much room on the disk as the file has. Raises `Conflict` while another
+        compaction runs, `StoreFull`, `Busy`. Cancelled, the file is the old one or the new one, and in use."""
+        return await self._running().compact()
+
     # -- life ---------------------------------------------------------------------------------------------
 
     @property
@@ -305,6 +312,15 @@ class Broker:
         if self._engine is not None:
             self._engine.stop()
 
+    @property
+    def started(self) -> bool:
+        """Whether the journal has been read, once at least."""
+        return self._started.is_set()
+
+    async def wait_started(self) -> None:
+        """Wait until the journal has been read."""
+        await self._started.wait()
+
     async def wait_stopped(self) -> None:
         """Wait for `stop`."""
         await self._stopped.wait()
@@ -312,6 +328,7 @@ class Broker:
     def attach(self, engine: Engine) -> None:
         """Work with this engine from now on. For `opening.supervise` alone, as `detach` is."""
         self._engine, self._failure = engine, None
+        self._started.set()
         if self._stopped.is_set():
             engine.stop()
 

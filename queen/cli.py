@@ -8,14 +8,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 import click
+import msgspec
 import structlog
 import trio
 
-from queen.errors import Invalid, QueenError
+from queen.broker import Broker
+from queen.errors import FolderLocked, Invalid, NotFound, QueenError, Unavailable
 from queen.opening import open_broker
-from queen.settings import SETTINGS, Setting, Settings
+from queen.settings import DEFAULTS, SETTINGS, Setting, Settings
 from queen.store.keyring import NO_KEYS, KeyRing, add_key, key_name, new_key
 from queen.web.serve import serve as serve_http
 
@@ -82,14 +86,69 @@ def serve(**values: Any) -> None:
 async def _serve(settings: Settings) -> None:
     keys = encryption_keys(settings)
     async with (
-        open_broker(settings.data, reserve=settings.reserve, keys=keys) as broker,
+        open_broker(settings.data, reserve=settings.reserve, keys=keys, wait=False) as broker,
         trio.open_nursery() as nursery,
     ):
-        urls: list[str] = await nursery.start(serve_http, broker, settings)
+
+        async def serving(task_status: trio.TaskStatus[list[str]]) -> None:
+            await serve_http(broker, settings, task_status=task_status)
+            nursery.cancel_scope.cancel()
+
+        # The port is open from the first moment on, and says 503 until the journal has been read.
+        urls: list[str] = await nursery.start(serving)
+        await broker.wait_started()
+        nursery.start_soon(_compact_every, broker, settings.compact_every)
         # What is here now stays: no collection need look at it again.
         gc.collect()
         gc.freeze()
         log.info("listening", url=", ".join(urls), data=settings.data)
+
+
+async def _compact_every(broker: Broker, hours: float) -> None:
+    while hours:
+        await trio.sleep(hours * 3600)
+        try:
+            done = await broker.compact()
+        except QueenError as error:
+            log.warning("no compaction this time", reason=str(error))
+        else:
+            log.info("compacted", bytes_before=done.before, bytes_after=done.after)
+
+
+@main.command()
+@click.option("--data", default=DEFAULTS.data, envvar="QUEEN_DATA", show_default=True, help="folder that nobody serves")
+@click.option("--url", help="of a server that runs: it does the work, and goes on serving")
+def compact(data: str, url: str | None) -> None:
+    """Make the file of a data folder anew: deleted payloads are physically gone, and the disk gets their space."""
+    try:
+        if url is None and not Path(data).is_dir():
+            raise NotFound(f"there is no data folder {data}")
+        before, after = trio.run(_compact_here, data) if url is None else _compact_at(url)
+    except (QueenError, OSError) as error:
+        _explain(error)
+    else:
+        click.echo(f"{before} bytes before, {after} bytes after")
+
+
+async def _compact_here(data: str) -> tuple[int, int]:
+    try:
+        async with open_broker(data) as broker:
+            return await broker.compact()
+    except FolderLocked as error:
+        raise FolderLocked(f"{error} Ask the server instead, with --url.") from None
+
+
+def _compact_at(url: str) -> tuple[int, int]:
+    asked = Request(url.rstrip("/") + "/api/v1/compact", b"{}", {"Content-Type": "application/json"}, method="POST")
+    try:
+        with urlopen(asked) as reply:
+            answer = msgspec.json.decode(reply.read())
+    except HTTPError as error:
+        with error:
+            raise Unavailable(f"{url} answers {error.code}: {error.read().decode(errors='replace')}") from None
+    except URLError as error:
+        raise Unavailable(f"{url} can't be reached: {error.reason}") from None
+    return answer["bytesBefore"], answer["bytesAfter"]
 
 
 def encryption_keys(settings: Settings) -> KeyRing:

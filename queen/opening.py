@@ -43,12 +43,14 @@ async def open_broker(
     ids: Ids | None = None,
     journal: Journal | None = None,
     runner: Runner | None = None,
+    wait: bool = True,
 ) -> AsyncIterator[Broker]:
     """A broker over the data folder `path`, made if there is none; None keeps everything in memory, for tests.
 
     `map_size` (bytes) is how much of the file is mapped at first; `reserve` (bytes) is what pushes leave free on
     the disk for acknowledgements and deletions. `keys` seal and open the messages of queues with `encryptionEnabled`
-    (C4). `clock`, `ids`, `journal` and `runner` are for simulations.
+    (C4). `clock`, `ids`, `journal` and `runner` are for simulations. Without `wait`, the broker is given before it has
+    read the journal, and refuses work until it has; a failure to start then ends the block.
 
     Raises `FolderLocked`, `FormatUnknown`, `ChainBroken`, `OSError`. On leaving, work that is under way is
     finished and snapshots are written.
@@ -68,7 +70,10 @@ async def open_broker(
         failure: BaseException | None = None
         async with trio.open_nursery() as nursery:
             try:
-                await nursery.start(supervise, broker, start, opened)
+                if wait:
+                    await nursery.start(supervise, broker, start, opened)
+                else:
+                    nursery.start_soon(supervise, broker, start, opened)
                 yield broker
             except Exception as error:
                 failure = error
@@ -76,6 +81,8 @@ async def open_broker(
                 with trio.move_on_after(_DRAIN_S, shield=True):
                     await broker.drain()
                 broker.stop()
+                if not broker.started:
+                    nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
 

@@ -18,6 +18,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 6632
     reserve: int = 64 * MIB
+    compact_every: float = 0.0
     encryption_key_file: str = ""
     max_body: int = 10 * MIB
     max_header: int = 16 * KIB
@@ -79,6 +80,7 @@ SETTINGS: Final = (
     Setting("host", "address or host name to listen on"),
     Setting("port", "TCP port to listen on; 0 takes a free one", high=65535),
     Setting("reserve", "bytes of the disk that pushes leave free for acknowledgements and deletions", high=2**50),
+    Setting("compact_every", "hours between compactions of the file; 0: never by itself", high=24 * 366),
     Setting("encryption_key_file", "file with the keys for queues with encryptionEnabled, the current one first"),
     Setting("max_body", "bytes of a request's body at most; more is answered 413", low=KIB),
     Setting(

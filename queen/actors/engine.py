@@ -15,6 +15,7 @@ from msgspec import UnsetType
 from queen.actors import catalogue_rules as rules
 from queen.actors.admission import Plan, queue_full
 from queen.actors.catalogue_state import Queue, Slot
+from queen.actors.compacting import compacted
 from queen.actors.core import Core
 from queen.actors.decision import Decision
 from queen.actors.eraser import Eraser
@@ -26,7 +27,7 @@ from queen.actors.pulse import Pulse
 from queen.actors.recovery import Recovery
 from queen.actors.residents import Residents
 from queen.actors.router import Router
-from queen.actors.settling import Settling
+from queen.actors.settling import AckPlan
 from queen.clock import Clock, Ids
 from queen.commands import Extend, Push
 from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
@@ -35,7 +36,7 @@ from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION
 from queen.options import DEFAULTS, QueueOptions, merge
-from queen.replies import Nothing, Receipt, Settlement
+from queen.replies import Compacted, Nothing, Receipt, Settlement
 from queen.store.journal import Journal
 from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.writer import Runner
@@ -67,6 +68,8 @@ class Engine:
         self.accepting = False
         self._running = False
         self._draining = False
+        self.keeper: Keeper
+        self.eraser: Eraser
         self.house: Residents
         self.router: Router
 
@@ -77,9 +80,9 @@ class Engine:
                 async with trio.open_nursery() as acting:
                     self.house = Residents(self.core, acting)
                     self.router = self.house.router = Router(self.core, self.house)
-                    Recovery(self.core, self.house, self.router).run()
-                    keeper = Keeper(self.core, self.house, self._compute)
-                    eraser = Eraser(self.core, self._compute)
+                    await Recovery(self.core, self.house, self.router).run()
+                    keeper = self.keeper = Keeper(self.core, self.house, self._compute)
+                    eraser = self.eraser = Eraser(self.core, self._compute)
                     writing.start_soon(self.core.writer.run)
                     acting.start_soon(self.router.run)
                     acting.start_soon(keeper.run)
@@ -129,8 +132,8 @@ class Engine:
     async def ack(self, entries: Sequence[Acknowledgement], caller: Caller) -> list[Settlement]:
         """Settle messages, all in one commit (A5); refusals are values. Cancelled: as for a push."""
         self.check_open()
-        settling = Settling(self.core, entries)
-        return settling.settlements(await self.carry(settling.parts(), caller))
+        plan = AckPlan(self.core, entries)
+        return plan.settlements(await self.carry(plan.parts(), caller))
 
     async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
         """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
@@ -201,6 +204,13 @@ class Engine:
         reply: Reply[T] = Reply()
         self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(answer))
         return await self._ask(reply)
+
+    async def compact(self) -> Compacted:
+        """R5: erase what is deleted, and make the journal's file anew; see `compacted`."""
+        self.check_open()
+        await self.keeper.flush()
+        await self.eraser.sweep()
+        return await compacted(self.core.journal, self._compute)
 
     async def carry(
         self, parts: Sequence[Part], caller: Caller, admit: Callable[[list[Any]], None] | None = None

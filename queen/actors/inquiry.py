@@ -12,11 +12,12 @@ from queen.actors.engine import Engine
 from queen.actors.mailbox import Part
 from queen.actors.newest import Found, newest_pushed, newest_with
 from queen.commands import Census, Look, Status
-from queen.errors import KeyMissing, NotFound, SealBroken
+from queen.errors import NotFound
 from queen.history import Place, PushedRun
 from queen.messages import StoredMessage
 from queen.names import DEFAULT_GROUP, SECOND, generated_transaction_id, message_id, uuid_text
 from queen.replies import Glance
+from queen.store.keyring import open_payload
 
 RELATED = 3600 * SECOND
 """How far apart related messages may have been pushed."""
@@ -89,7 +90,7 @@ async def dead_letters(
                 total += progress[met.number].dead_letter if progress is not None else 0
             found = await newest_with(engine, slots, "dead_letter", met.number, offset + limit, 0)
             gathered += [(each, met.number) for each in found]
-    gathered.sort(key=_order, reverse=True)
+    gathered.sort(reverse=True)
     chosen = gathered[offset : offset + limit]
     read_so_far: dict[tuple[Slot, int], StoredMessage] = {}
     for number in {number for _, number in chosen}:
@@ -103,10 +104,6 @@ async def dead_letters(
 
 def _gave_up(engine: Engine, slot: Slot, group: int) -> bool:
     return next(engine.core.projections.given_up(slot.number, group, "dead_letter", 2**62), None) is not None
-
-
-def _order(found: tuple[Found, int]) -> tuple[int, int]:
-    return found[0].run.seq, found[0].position
 
 
 async def one(engine: Engine, transaction_id: str) -> tuple[StoredMessage, Queue]:
@@ -147,7 +144,7 @@ async def _read_each(
     engine: Engine, found: Sequence[Found], group: int, status: Status | None
 ) -> list[StoredMessage | None]:
     by_slot: dict[Slot, list[int]] = {}
-    for slot, position, _ in found:
+    for _, position, slot, _ in found:
         by_slot.setdefault(slot, []).append(position)
     replies = await engine.question([Part(slot, Look(group, tuple(places))) for slot, places in by_slot.items()])
     glances: dict[tuple[Slot, int], Glance] = {}
@@ -159,7 +156,7 @@ async def _read_each(
     await engine.durable(None)
     shift = engine.core.clock.shift()
     messages: list[StoredMessage | None] = []
-    for slot, position, run in found:
+    for _, position, slot, run in found:
         glance = glances.get((slot, position))
         fits = glance is not None and status in (None, glance.status)
         messages.append(_message(engine, slot, position, run, glance, shift) if glance and fits else None)
@@ -214,7 +211,7 @@ def _placed(engine: Engine, slot: Slot, positions: Iterable[int]) -> list[Found]
         if run is None or not run.first <= position < run.first + run.length:
             run = engine.core.projections.run_of(slot.number, position)
         if run is not None:
-            found.append(Found(slot, position, run))
+            found.append(Found.at(slot, position, run))
     return found
 
 
@@ -225,17 +222,10 @@ def _message(
     pushed = record.pushed
     assert pushed is not None, "a run points at its record"
     index = position - run.first
-    payload = record.payload(index)
-    if payload is None:
+    shown, fault = open_payload(record, index, engine.core.ring)  # C4: listed all the same
+    if shown is None and fault is None:
         return None
     base = int.from_bytes(pushed.base)
-    fault: str | None = None
-    shown: bytes | None = payload
-    if pushed.key is not None:
-        try:
-            shown = engine.core.ring.open(pushed.key, payload, message_id(base, index))
-        except (KeyMissing, SealBroken) as error:  # C4: the message is listed all the same
-            shown, fault = None, str(error)
     given = pushed.transaction_ids[index] if pushed.transaction_ids else None
     queue = slot.queue
     ended_at = _shown(glance.ended_at, shift)

@@ -7,7 +7,7 @@ partitions are asked, those first whose newest candidates are youngest, and no m
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heapreplace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import trio
 
@@ -19,7 +19,7 @@ from queen.commands import Status, Survey
 from queen.history import PushedRun
 from queen.replies import Surveyed
 
-ASKED_AT_ONCE = 256
+ASKED_AT_LEAST, ASKED_AT_ONCE = 32, 256
 """Partitions that one round of questions goes to."""
 FIRST_COUNT, LAST_COUNT = 8, 512
 """Messages that a partition is asked for at first, and at last: twice as many each time."""
@@ -28,11 +28,17 @@ STEPS = 500
 
 
 class Found(NamedTuple):
-    """A message, and the record that pushed it."""
+    """A message, and the record that pushed it. In their natural order the newest is the greatest."""
 
-    slot: Slot
+    seq: int
     position: int
+    slot: Slot
     run: PushedRun
+
+    @classmethod
+    def at(cls, slot: Slot, position: int, run: PushedRun) -> Self:
+        """The message of that partition and position."""
+        return cls(run.seq, position, slot, run)
 
 
 class _Pushed:
@@ -79,7 +85,7 @@ async def newest_pushed(core: Core, slots: Sequence[Slot], limit: int, offset: i
             if offset:
                 offset -= 1
             else:
-                found.append(Found(line.slot, line.position, line.run))
+                found.append(Found.at(line.slot, line.position, line.run))
             more = line.step(core, line.position - 1)
         if more:
             heapreplace(heap, (-line.run.seq, line.slot.number, line))
@@ -119,12 +125,12 @@ async def newest_with(
     wanted = offset + limit
     found: list[Found] = []
     while True:
-        enough = found[wanted - 1].run.seq if len(found) >= wanted else 0
+        enough = found[wanted - 1].seq if len(found) >= wanted else 0
         left = [source for source in sources if source.bound and source.bound >= enough]
         sources = sorted(left, key=_bound_of, reverse=True)
         if not sources:
             return found[offset:wanted]
-        asked = sources[: min(ASKED_AT_ONCE, max(1, wanted - len(found)))]
+        asked = sources[: min(ASKED_AT_ONCE, max(ASKED_AT_LEAST, wanted - len(found)))]
         replies = await engine.question(
             [Part(source.slot, Survey(group, status, source.below, source.count)) for source in asked]
         )
@@ -134,7 +140,7 @@ async def newest_with(
             source.below = surveyed.below
             source.count = min(2 * source.count, LAST_COUNT)
             source.bound = _bound_below(core, source)
-        found.sort(key=_order, reverse=True)
+        found.sort(reverse=True)
         del found[wanted:]
 
 
@@ -166,12 +172,8 @@ def _placed(core: Core, slot: Slot, surveyed: Surveyed) -> list[Found]:
         if run is None or not run.first <= position < run.first + run.length:
             run = core.projections.run_of(slot.number, position)
         if run is not None:
-            found.append(Found(slot, position, run))
+            found.append(Found.at(slot, position, run))
     return found
-
-
-def _order(found: Found) -> tuple[int, int]:
-    return found.run.seq, found.position
 
 
 def _bound_of(source: _Source) -> int:

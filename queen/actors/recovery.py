@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import structlog
+import trio
 
 from queen.actors import catalogue_state
 from queen.actors.availability import blocked, next_deadline, offer
@@ -32,6 +33,8 @@ from queen.store.projections import TAIL_LIMIT
 log = structlog.get_logger()
 
 _PAGE = 1000
+_BREATH = 256
+"""Records or rows between two moments for others: a server says meanwhile that it is starting."""
 
 
 class Recovery:
@@ -43,8 +46,9 @@ class Recovery:
         self._router = router
         self._states: dict[int, tuple[Partition, int]] = {}
 
-    def run(self) -> None:
-        """Fold everything; afterwards the house, the catalogue and the router's lines are complete."""
+    async def run(self) -> None:
+        """Fold everything; afterwards the house, the catalogue and the router's lines are complete. Cancelled, the
+        next start begins anew."""
         checkpoint = self._checkpoint()
         self._core.catalogue.next_queue, self._core.catalogue.next_partition = self._numbers()
         row = self._core.journal.get(Table.META, KEYS)
@@ -53,11 +57,11 @@ class Recovery:
         self._resume()
         self._read_statistics()
         self._read_touched({partition_of(frame) for _, frame in self._core.journal.frames(checkpoint.seq)})
-        self._fold(checkpoint)
+        await self._fold(checkpoint)
         self._note_keys()
         self._house.checkpoint = checkpoint.seq
         # Only now, with the time and every option as they are: what the others have depends on both (T5).
-        self._read_others()
+        await self._read_others()
         for partition, (state, seq) in self._states.items():
             slot = self._core.catalogue.slots.get(partition)
             if slot is not None:
@@ -112,9 +116,11 @@ class Recovery:
             if row is not None:
                 self._read_partition(partition, _checked(Table.PARTITIONS, row))
 
-    def _read_others(self) -> None:
+    async def _read_others(self) -> None:
         """Slots of all the other partitions; their states stay on disk."""
-        for key, values in self._rows(Table.PARTITIONS):
+        for count, (key, values) in enumerate(self._rows(Table.PARTITIONS)):
+            if count % _BREATH == 0:
+                await trio.lowlevel.checkpoint()
             if key not in self._core.catalogue.slots:
                 slot = self._read_partition(key, values)
                 if slot is None:
@@ -142,9 +148,11 @@ class Recovery:
             yield from rows
             start = rows[-1][0] + b"\0"
 
-    def _fold(self, checkpoint: Checkpoint) -> None:
+    async def _fold(self, checkpoint: Checkpoint) -> None:
         """Apply what the checkpoint does not cover."""
         for record, _ in follow(self._core.journal.frames(checkpoint.seq), checkpoint.seq, checkpoint.digest):
+            if record.seq % _BREATH == 0:
+                await trio.lowlevel.checkpoint()
             self._apply(record)
             if self._core.projections.size >= TAIL_LIMIT:
                 self._write_tail()

@@ -197,7 +197,7 @@ class Router:
     def _send(self, request: PopRequest, slot: Slot) -> None:
         group = self._offers.group(slot.queue, request)
         lease = (request.lease_base + len(request.granted)).to_bytes(16)
-        command = Pop(group.number, request.batch, lease, request.auto_ack, request.worker)
+        command = Pop(group.number, request.batch, lease, request.auto_ack, request.worker, request.room)
         work = Work((Part(slot, command),), request.caller, decided=partial(self._decided, request, slot))
         request.work = work
         if slot.queue.options.ordering == STRICT:
@@ -230,7 +230,8 @@ class Router:
             request.granted.append(Granted(slot, reply))
             request.batch -= len(reply.taken)
             request.partitions -= 1
-            if request.batch < 1 or request.partitions < 1:
+            request.room -= reply.size
+            if request.batch < 1 or request.partitions < 1 or request.room < 1:
                 self._finish(request)
                 return
         self._serve(request)

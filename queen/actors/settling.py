@@ -11,8 +11,11 @@ from queen.messages import Acknowledgement
 from queen.names import uuid_number
 from queen.replies import Settlement
 
+MAX_ERROR = 4096
+"""Characters of an error that are kept. It stands in its partition's state, which is written again and again."""
 
-class Settling:
+
+class AckPlan:
     """What the entries ask of each partition. Those whose message can't be found have their answer at once."""
 
     def __init__(self, core: Core, entries: Sequence[Acknowledgement]) -> None:
@@ -29,7 +32,7 @@ class Settling:
                 lease = None if entry.lease_id is None else leases.get(entry.lease_id)
                 if lease is None and entry.lease_id is not None:
                     lease = leases[entry.lease_id] = lease_bytes(entry.lease_id)
-                command = AckEntry(position, entry.status, entry.error, lease)
+                command = AckEntry(position, entry.status, _kept(entry.error), lease)
                 self._gathered.setdefault((slot, group), []).append((index, command))
 
     def parts(self) -> list[Part]:
@@ -48,14 +51,16 @@ class Settling:
                     yield index, settlement
 
     def settlements(self, replies: Sequence[Any]) -> list[Settlement]:
-        """The answer, in the order of the request, from the partitions' replies in the order of `parts`."""
+        """The answer, in the order of the request, from the partitions' durable replies in the order of `parts`."""
         shift = self._core.clock.shift()
         for reply, listed in zip(replies, self._gathered.values(), strict=True):
             for settlement, (index, _) in zip(reply, listed, strict=True):
                 self._results[index] = Settlement(
                     settlement.status, settlement.retry_count, settlement.at + shift, settlement.error
                 )
-        return [result for result in self._results if result is not None]
+        settlements = [result for result in self._results if result is not None]
+        self._core.meter.acked([settlement.status for settlement in settlements])
+        return settlements
 
 
 def _locate(core: Core, entry: Acknowledgement) -> tuple[Slot, int, int] | Settlement:
@@ -73,3 +78,8 @@ def lease_bytes(lease_id: str) -> bytes:
     """A lease id as rules know it; one that is no id of ours matches none."""
     number = uuid_number(lease_id)
     return b"" if number is None else number.to_bytes(16)
+
+
+def _kept(error: str | None) -> str | None:
+    """The error, or as much of its beginning as is kept. A failure is not refused because it says a lot."""
+    return error if error is None or len(error) <= MAX_ERROR else error[: MAX_ERROR - 1] + "…"

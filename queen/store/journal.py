@@ -8,6 +8,8 @@ import enum
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from queen.replies import Compacted
+
 
 class Table(enum.StrEnum):
     """The projections: ordered tables of bytes, all of which can be made anew from the journal."""
@@ -47,6 +49,27 @@ class Room(NamedTuple):
 
     free: int
     used: int
+
+
+class Compaction(Protocol):
+    """Makes the journal's file anew without what it no longer holds, while others read and commit. What was erased
+    before is physically gone afterwards (R5). Whoever has begun one calls `prepare` and then, always, `finish` and
+    `dispose`."""
+
+    def prepare(self) -> None:
+        """Copy everything; takes long, and runs in a thread of its own. On return commits wait for `finish`.
+
+        Raises `StoreFull`, `Busy`, `Conflict` (it was stopped) and `Unavailable`: nothing has changed then. Raises
+        `StoreFailed` where it is not known which file the next start would find: nothing is written any more."""
+
+    def stop(self) -> None:
+        """Let `prepare` end soon with `Conflict`; called from any thread."""
+
+    def finish(self) -> Compacted:
+        """Work with the new file from now on (after a `prepare` that failed: the old). On the thread that reads."""
+
+    def dispose(self) -> None:
+        """Let go of the file that is not used; takes a while, and runs in a thread of its own."""
 
 
 class Journal(Protocol):
@@ -91,6 +114,9 @@ class Journal(Protocol):
 
     def room(self) -> Room:
         """What is left on the disk and in the map; cheap enough to ask at every commit."""
+
+    def compaction(self) -> Compaction:
+        """Begin one; raises `Conflict` while another is at work."""
 
     def maintain(self) -> None:
         """Housekeeping between commits, on the thread that reads: grow the map, drop dead readers."""

@@ -1,14 +1,34 @@
-"""What concerns LMDB's file as a file: checking its pages, and how much of it counts as this process's memory."""
+"""What concerns LMDB's file as a file: opening it, checking its pages, how much of it is this process's memory."""
 
 import ctypes
 from pathlib import Path
 
+import lmdb
 from lmdb import verify as lmdb_verify
 
 from queen.errors import ChainBroken
+from queen.store.journal import Table
 
 DATA = "data.mdb"
 _MADV_DONTNEED = 4
+_FORMAT = 0
+
+
+def open_environment(folder: Path, map_size: int, readonly: bool = False) -> lmdb.Environment:
+    """Open or create the environment in `folder`, with the settings that every one of ours has. Raises `lmdb.Error`."""
+    return lmdb.open(
+        str(folder),
+        map_size=map_size,
+        max_dbs=len(Table) + 2,
+        # For the folder if it has to be made; the files get this without the x bits.
+        mode=0o700,
+        readonly=readonly,
+        # Without it a cold replay reads 40 k frames/s instead of 280 k, and a cold read of one frame at random
+        # takes 0.12 ms instead of 0.15: queues read in order.
+        readahead=True,
+        max_spare_txns=1,
+        lib_version=_FORMAT,
+    )
 
 
 def check_pages(folder: Path) -> None:

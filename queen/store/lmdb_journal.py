@@ -17,15 +17,15 @@ import lmdb
 
 from queen.errors import Conflict, FormatUnknown, StoreFailed, StoreFull
 from queen.store.journal import Edit, Room, Table
-from queen.store.lmdb_file import unmap_pages
-from queen.store.lmdb_rows import KEY, PAGE_HEADER, Transaction, append, edit
+from queen.store.lmdb_compact import LmdbCompaction, Watch, remove_unfinished
+from queen.store.lmdb_file import open_environment, unmap_pages
+from queen.store.lmdb_rows import KEY, PAGE_HEADER, Databases, Transaction, append, databases, edit
 
 MAP_SIZE: Final = 1 << 40
 """Address space, not disk: the file grows as it is written."""
 RESERVE: Final = 64 << 20
 """Bytes that `room` keeps back, so that acknowledgements are still written when pushes are refused (W4)."""
 
-_FORMAT = 0
 _EPOCH = b"epoch"
 _NUMBER = struct.Struct(">Q")
 # One read transaction of `frames` brings at most this much.
@@ -50,9 +50,9 @@ class LmdbJournal:
         self._failed = False
         self._closed = False
         self._maintained = 0
-        self._journal = self._database("journal")
-        self._fence = self._database("fence")
-        self._tables = {table: self._database(table) for table in Table}
+        self._watch: Watch | None = None
+        self._compacting: LmdbCompaction | None = None
+        self._journal, self._fence, self._tables = databases(env, create=not readonly)
         stat = env.stat()
         self._page = stat["psize"]
         self._chunk = self._page - PAGE_HEADER
@@ -67,19 +67,9 @@ class LmdbJournal:
         `StoreFailed` where it can't be written.
         """
         try:
-            env = lmdb.open(
-                str(folder),
-                map_size=map_size,
-                max_dbs=len(Table) + 2,
-                # For the folder if it has to be made; the files get this without the x bits.
-                mode=0o700,
-                readonly=readonly,
-                # Without it a cold replay reads 40 k frames/s instead of 280 k, and a cold read of one frame at random
-                # takes 0.12 ms instead of 0.15: queues read in order.
-                readahead=True,
-                max_spare_txns=1,
-                lib_version=_FORMAT,
-            )
+            if not readonly:
+                remove_unfinished(folder)
+            env = open_environment(folder, map_size, readonly)
         except (lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.CorruptedError) as error:
             raise FormatUnknown(f"{folder} holds no journal of ours: {error}.") from error
         try:
@@ -134,6 +124,8 @@ class LmdbJournal:
                 raise
             self._finish(txn, sum(map(len, frames)))
             self._head = expected + len(frames)
+            if self._watch is not None:
+                self._watch.note(edits)
 
     def clear(self, table: Table) -> None:
         """Remove every row of a table; durable on return. Only while nobody commits."""
@@ -146,6 +138,8 @@ class LmdbJournal:
                 txn.abort()
                 raise self._before_commit(error) from error
             self._finish(txn, 0)
+            if self._watch is not None:
+                self._watch.spoiled = True
 
     def _begin(self) -> Transaction:
         try:
@@ -319,7 +313,9 @@ class LmdbJournal:
             self._env.reader_check()
             info = self._env.info()
             size = info["map_size"]
-            if not self._readonly and (info["last_pgno"] + 1) * self._page > size * 4 // 5:
+            # A compaction reads in a thread of its own.
+            still = self._readonly or self._watch is not None
+            if not still and (info["last_pgno"] + 1) * self._page > size * 4 // 5:
                 self._env.set_mapsize(2 * size)
             self._maintained += 1
             if self._maintained % _UNMAP_EVERY == 0:
@@ -329,6 +325,27 @@ class LmdbJournal:
             raise StoreFailed(f"The journal's map can't grow: {error}.") from error
         finally:
             self._turn.release()
+
+    def compaction(self) -> LmdbCompaction:
+        """Make the file anew, see `Compaction`. Raises `Conflict` while another one is at work."""
+        self._check_usable()
+        if self._compacting is not None and not self._compacting.over:
+            raise Conflict("a compaction is at work already")
+        held = Databases(self._journal, self._fence, self._tables)
+        self._compacting = LmdbCompaction(
+            self._env, held, self._folder, self._turn, self._set_watch, self._adopt, self._fail
+        )
+        return self._compacting
+
+    def _set_watch(self, watch: Watch | None) -> None:
+        self._watch = watch
+
+    def _adopt(self, env: lmdb.Environment, held: Databases) -> None:
+        self._env = env
+        self._journal, self._fence, self._tables = held
+
+    def _fail(self) -> None:
+        self._failed = True
 
     def close(self) -> None:
         """Release everything. Idempotent."""
@@ -354,9 +371,6 @@ class LmdbJournal:
             txn.abort()
             raise self._before_commit(error) from error
         self._finish(txn, 0)
-
-    def _database(self, name: str) -> lmdb._Database:
-        return self._env.open_db(name.encode(), create=not self._readonly)
 
     def _last(self, txn: Transaction) -> int:
         cursor = txn.cursor(self._journal)

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import lmdb
 
@@ -20,6 +20,23 @@ need not be known to find its parts."""
 # chunks that fill one page exactly, 4,080 bytes where a page is 4,096.
 PAGE_HEADER: Final = 16
 _MAX_CHUNKS = 1 << 16
+
+
+class Databases(NamedTuple):
+    """The named databases of an environment."""
+
+    journal: Database
+    fence: Database
+    tables: dict[Table, Database]
+
+
+def databases(env: lmdb.Environment, create: bool) -> Databases:
+    """Open them, and make them where they are missing if `create`."""
+
+    def named(name: str) -> Database:
+        return env.open_db(name.encode(), create=create)
+
+    return Databases(named("journal"), named("fence"), {table: named(table) for table in Table})
 
 
 def append(txn: Transaction, journal: Database, chunk: int, expected: int, frames: Sequence[bytes]) -> bool:
@@ -69,15 +86,20 @@ def change(txn: Transaction, db: Database, rows: Mapping[bytes, bytes | None]) -
 
 def _replace(txn: Transaction, journal: Database, chunk: int, replaced: Mapping[int, bytes]) -> None:
     # Out first and then in: written over, a page would keep its place in the tree however little is left in it.
-    cursor = txn.cursor(journal)
     for seq in replaced:
-        found = cursor.set_key(KEY.pack(seq, 0))
-        assert found, f"frame {seq} is missing"
-        prefix = KEY.pack(seq, 0)[:8]
-        while cursor.key().startswith(prefix) and cursor.delete():
-            pass
+        remove_frame(txn, journal, seq)
     for seq in sorted(replaced):
         txn.cursor(journal).putmulti(list(_chunks(seq, replaced[seq], chunk)))
+
+
+def remove_frame(txn: Transaction, journal: Database, seq: int) -> None:
+    """Remove every chunk of a frame that is there."""
+    cursor = txn.cursor(journal)
+    found = cursor.set_key(KEY.pack(seq, 0))
+    assert found, f"frame {seq} is missing"
+    prefix = KEY.pack(seq, 0)[:8]
+    while cursor.key().startswith(prefix) and cursor.delete():
+        pass
 
 
 def _chunks(seq: int, frame: bytes, size: int) -> Iterator[tuple[bytes, bytes | memoryview]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from queen.errors import Conflict, StoreFailed, StoreFull
+from queen.replies import Compacted
 from queen.store.journal import Change, Edit, Replacement, Room, Table
 
 _MAX_KEY = 511
@@ -46,6 +47,26 @@ class _Content:
         self.epoch = 0
         self.capacity = capacity
         self.used = 0
+
+
+class _Nothing:
+    """A `Compaction` of what is compact."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def prepare(self) -> None:
+        """See `Compaction.prepare`."""
+
+    def stop(self) -> None:
+        """See `Compaction.stop`."""
+
+    def finish(self) -> Compacted:
+        """See `Compaction.finish`."""
+        return Compacted(self._size, self._size)
+
+    def dispose(self) -> None:
+        """See `Compaction.dispose`."""
 
 
 class MemoryJournal:
@@ -160,6 +181,10 @@ class MemoryJournal:
         """What is left of the capacity."""
         content = self._content
         return Room(max(content.capacity - content.used - self._reserve, 0), content.used)
+
+    def compaction(self) -> "_Nothing":
+        """Nothing needs compacting here: what is replaced is gone."""
+        return _Nothing(self._content.used)
 
     def maintain(self) -> None:
         """Nothing needs housekeeping here."""

@@ -55,6 +55,12 @@ class Traffic:
             await self._changed.wait()
 
 
+async def compact(broker: Broker, asked: Asked) -> Answer:
+    """`POST /api/v1/compact` (R5): answers when the new file is in use."""
+    done = await broker.compact()
+    return render.document({"compacted": True, "bytesBefore": done.before, "bytesAfter": done.after})
+
+
 async def health(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
     """`GET /health`: 200 while everything works, else 503 in the same shape."""
     found = broker.health()

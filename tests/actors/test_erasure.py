@@ -7,20 +7,18 @@ from typing import Any, cast
 import pytest
 import trio
 
-from queen import Acknowledgement, Broker, NewMessage, StoreFull, open_broker
+from queen import Acknowledgement, NewMessage, StoreFull, open_broker
 from queen.actors.eraser import BYTES, FULL_PAUSE_S, GATHER_S, RECORDS
 from queen.actors.keeper import EVERY_S
-from queen.actors.mailbox import Part, Reply, Work
 from queen.clock import TrioClock
-from queen.commands import Clear, Delete, PartitionCommand
-from queen.messages import Caller
+from queen.commands import Clear, Delete
 from queen.opening import inline
 from queen.store.chain import verify
 from queen.store.format import unpack
 from queen.store.journal import Edit, Replacement, Table
 from queen.store.lmdb_journal import LmdbJournal
 from queen.store.memory_journal import MemoryJournal
-from tests.actors.world import doomed, engine_of, opened, payloads
+from tests.actors.world import carried, doomed, engine_of, opened, payloads
 
 SOON_S = EVERY_S + 2 * GATHER_S + 1
 
@@ -42,21 +40,6 @@ class Counting(MemoryJournal):
         self.steps += [step] if step else []
         if len(self.steps) == 2:
             self.enough.set()
-
-
-async def carried(queen: Broker, command: PartitionCommand, partition: str = "Default") -> None:
-    """One command for a partition of queue q, until it is durable."""
-    engine, reply = engine_of(queen), Reply[None]()
-    slot = engine.core.catalogue.queues["q"].slots[partition]
-
-    def told(_: Any, error: BaseException | None) -> None:
-        if error is None:
-            reply.set(None)
-        else:
-            reply.fail(error)
-
-    engine._put(Work((Part(slot, command),), Caller("test"), told=told))
-    await reply.wait()
 
 
 def holds(journal: MemoryJournal, text: str) -> bool:
@@ -104,6 +87,25 @@ async def test_retention_erases_what_it_deletes(autojump_clock: Any) -> None:
         await trio.sleep(60 + SOON_S)
         assert holds(journal, "payload of kept")
         assert not holds(journal, "payload of gone")
+
+
+async def test_what_an_operator_deletes_is_erased(autojump_clock: Any) -> None:
+    """R5, by message, by partition and by queue, also over a restart behind the checkpoint."""
+    journal = MemoryJournal()
+    async with opened(journal) as queen:
+        await queen.push("q", "deleted one", transaction_id="t")
+        await queen.push("q", "cleared one", partition="p")
+        await queen.push("gone", "one of a queue")
+        await queen.push("gone", "another of a queue", partition="p")
+        await queen.push("q", "kept")
+        await trio.sleep(SOON_S)
+        await queen.messages.delete("t")
+        await queen.messages.clear("q", "p")
+        await queen.delete_queue("gone")
+    async with opened(journal := journal.reopened()) as queen:
+        await trio.sleep(SOON_S)
+        assert not any(holds(journal, text) for text in ("deleted one", "cleared one", "of a queue"))
+        assert payloads(await queen.pop("q", batch=9)) == ["kept"]
 
 
 async def test_deletions_of_one_record_are_gathered(autojump_clock: Any) -> None:

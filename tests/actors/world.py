@@ -12,8 +12,11 @@ import trio
 
 from queen import Broker, Delivery, open_broker
 from queen.actors.engine import Engine
+from queen.actors.mailbox import Part, Reply, Work
 from queen.actors.snapshots import partition_row, queue_row
 from queen.clock import Clock, Ids, TrioClock
+from queen.commands import PartitionCommand
+from queen.messages import Caller
 from queen.opening import inline, supervise
 from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.memory_journal import MemoryJournal
@@ -126,6 +129,21 @@ def engine_of(queen: Broker) -> Engine:
     engine = queen._engine
     assert engine is not None
     return engine
+
+
+async def carried(queen: Broker, command: PartitionCommand, partition: str = "Default") -> None:
+    """One command for a partition of queue q, until it is durable."""
+    engine, reply = engine_of(queen), Reply[None]()
+    slot = engine.core.catalogue.queues["q"].slots[partition]
+
+    def told(_: Any, error: BaseException | None) -> None:
+        if error is None:
+            reply.set(None)
+        else:
+            reply.fail(error)
+
+    engine._put(Work((Part(slot, command),), Caller("test"), told=told))
+    await reply.wait()
 
 
 async def parked(queen: Broker, count: int) -> None:

@@ -1,5 +1,6 @@
 """Looking at messages and putting them right: the API page's section 6 with R3-R5, S1, S5, Z3, Z11 and Z13."""
 
+import json
 import re
 from typing import Any
 
@@ -112,6 +113,18 @@ async def test_each_status_shows_what_belongs_to_it(client: Client) -> None:
         if status != "pending":
             assert message["workerId"] == "w"
         assert await listed(client, f"status={status}") == [{field: message[field] for field in FIELDS}]
+
+
+@pytest.mark.parametrize("status", ["failed", "dead_letter"])
+@pytest.mark.parametrize(("length", "kept"), [(4096, "é" * 4096), (5_000_000, "é" * 4095 + "…")])
+async def test_of_a_long_error_the_beginning_is_kept(client: Client, status: str, length: int, kept: str) -> None:
+    """A1: it is written with its partition's state again and again; and the failure itself is never refused for it."""
+    (name,) = await client.push("q", 1)
+    await client.pop("q")
+    body = {"transactionId": name, "status": status, "error": "é" * length}
+    reply = await client.request("POST", "/api/v1/ack", json.dumps(body, ensure_ascii=False).encode())
+    assert reply.status == 200
+    assert (await got(client, name))["errorMessage"] == kept
 
 
 async def test_a_single_message_has_the_options_of_its_queue(client: Client) -> None:

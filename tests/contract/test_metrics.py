@@ -1,6 +1,7 @@
 """`/metrics` in both forms and `/health/ready`: every figure is measured, and the manual knows every one."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import trio.testing
 from prometheus_client.parser import text_string_to_metric_families
 
 from queen import open_broker
+from queen.actors.recovery import Recovery
 from queen.condition import STUCK_S
-from queen.errors import StoreFailed
+from queen.errors import ChainBroken, StoreFailed
+from queen.settings import Settings
 from queen.store.memory_journal import MemoryJournal
 from queen.web import metrics
+from queen.web.serve import serve
 from tests.actors.world import Gate, engine_of, opened
 from tests.contract.client import Client
 from tests.contract.conftest import Server
@@ -254,3 +258,56 @@ async def test_full_is_ready_for_all_but_pushes() -> None:
     async with open_broker(None, journal=MemoryJournal(capacity=0)) as broker:
         found = broker.readiness()
         assert (found.ready, found.store) == (True, "full")
+
+
+async def test_while_the_journal_is_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The port is open, work is refused with 503, and it all goes away by itself."""
+    async with open_broker(tmp_path / "data") as broker:
+        await broker.push("q", 1)
+    go_on, run = trio.Event(), Recovery.run
+
+    async def slow_run(self: Recovery) -> None:
+        await go_on.wait()
+        await run(self)
+
+    monkeypatch.setattr(Recovery, "run", slow_run)
+    stop = trio.Event()
+    with trio.fail_after(10):
+        async with open_broker(tmp_path / "data", wait=False) as broker, trio.open_nursery() as nursery:
+            (url,) = await nursery.start(partial(serve, broker, Settings(port=0), stop=stop))
+            client = Client(await trio.open_tcp_stream("127.0.0.1", int(url.rsplit(":", 1)[1])))
+            reply = await client.request("GET", "/health/ready")
+            assert (reply.status, reply.json["status"], reply.json["store"]) == (503, "starting", "unwritable")
+            refused = await client.request("POST", "/api/v1/push", {"items": [{"queue": "q"}]})
+            assert refused.status == 503
+            assert "starting" in refused.error
+            assert int(refused.headers["retry-after"]) >= 1
+            assert (await client.request("GET", "/health")).status == 503
+            assert (await scraped(client))["queen_ready",] == 0
+            go_on.set()
+            await broker.wait_started()
+            assert (await client.request("GET", "/health/ready")).status == 200
+            assert len(await client.pop("q")) == 1
+            await client.stream.aclose()
+            stop.set()
+
+
+async def test_a_start_can_be_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def endless(self: Recovery) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(Recovery, "run", endless)
+    with trio.fail_after(5):
+        async with open_broker(tmp_path / "data", wait=False) as broker:
+            assert not broker.started
+
+
+async def test_a_start_that_fails_ends_the_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: Recovery) -> None:
+        raise ChainBroken("by the test")
+
+    monkeypatch.setattr(Recovery, "run", broken)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with open_broker(tmp_path / "data", wait=False):
+            await trio.sleep_forever()
+    assert caught.value.split(ChainBroken)[1] is None
