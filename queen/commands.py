@@ -7,6 +7,9 @@ from typing import Literal
 
 import msgspec
 
+DELIVERY_BYTES = 16 * 1024 * 1024
+"""Payload in one delivery: an answer is made in memory, in one step, and everybody else waits meanwhile."""
+
 AckStatus = Literal["completed", "failed", "retry", "dead_letter"]
 Status = Literal["pending", "processing", "completed", "failed", "dead_letter"]
 """How a message is for one consumer group."""
@@ -34,13 +37,15 @@ class Push(Command, frozen=True):
 
 
 class Pop(Command, frozen=True):
-    """Lease up to `batch` messages to the group, or complete them at once with `auto_ack` (O7)."""
+    """Lease up to `batch` messages to the group, or complete them at once with `auto_ack` (O7): as many as `room`
+    bytes of payload have room for, and one in any case."""
 
     group: int
     batch: int
     lease: bytes
     auto_ack: bool = False
     worker: str | None = None
+    room: int = DELIVERY_BYTES
 
 
 class AckEntry(msgspec.Struct, frozen=True):

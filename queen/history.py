@@ -13,7 +13,8 @@ from queen.events import Outcome, Run
 class PushedRun(NamedTuple):
     """Where one record of pushed messages lies: positions `first` to `first + length - 1`.
 
-    `delays_s` is empty where no message of it has a delay of its own; `key` names the key that sealed it.
+    `delays_s` is empty where no message of it has a delay of its own; `key` names the key that sealed it. For `sizes`
+    ask `History.sizes`.
     """
 
     first: int
@@ -23,6 +24,7 @@ class PushedRun(NamedTuple):
     shown_at: int
     delays_s: tuple[int | None, ...] = ()
     key: str | None = None
+    sizes: tuple[int, ...] = ()
 
 
 class Settled(NamedTuple):
@@ -59,6 +61,9 @@ class History(Protocol):
 
     def runs(self, position: int) -> Iterator[PushedRun]:
         """The record that holds `position`, or the first one behind it, and all that follow, in order."""
+
+    def sizes(self, run: PushedRun) -> tuple[int, ...]:
+        """The lengths of a record's payloads, in bytes."""
 
     def settled(self, group: int, position: int) -> Settled | None:
         """How the message last ended for the group, or None. Stale for messages that are pending again."""

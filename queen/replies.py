@@ -33,12 +33,14 @@ class Taken(NamedTuple):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What a partition gives to a pop: a lease on these messages, or (auto_ack) the messages themselves."""
+    """What a partition gives to a pop: a lease on these messages, or (auto_ack) the messages themselves. `size` is
+    that of their payloads, in bytes."""
 
     lease: bytes
     leased_at: int
     expires_at: int
     taken: tuple[Taken, ...]
+    size: int = 0
 
 
 class Settlement(msgspec.Struct, frozen=True):

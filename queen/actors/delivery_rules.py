@@ -18,7 +18,7 @@ from queen.events import (
     MessagesSetAside,
     MessagesSettled,
 )
-from queen.history import History
+from queen.history import History, PushedRun
 from queen.names import SECOND, message_id
 from queen.options import RELAXED, STRICT, QueueOptions
 from queen.replies import Grant, Pushed, Taken
@@ -69,8 +69,11 @@ def pop(state: Partition, command: Pop, now: int, options: QueueOptions, history
         taken += fresh_ones
     if not taken:
         return Decision((), blocked(state, command.group, options, history))
+    size = _fit(taken, command.room, history)
     expires_at = now + options.lease_time * SECOND
     events: list[Event] = []
+    # What was passed to reach a message that does not fit is not passed yet.
+    aside = [late for late in aside if late[0] < taken[-1].position]
     if aside:
         events.append(
             MessagesSetAside(
@@ -80,7 +83,7 @@ def pop(state: Partition, command: Pop, now: int, options: QueueOptions, history
             )
         )
     events.append(_delivered(view, command, now, expires_at, taken))
-    return Decision(tuple(events), Grant(command.lease, now, expires_at, tuple(taken)))
+    return Decision(tuple(events), Grant(command.lease, now, expires_at, tuple(taken), size))
 
 
 def join(state: Partition, command: Join, now: int, options: QueueOptions, history: History) -> Decision:
@@ -164,6 +167,24 @@ def _take_fresh(
             else:
                 aside.append((position, run.pushed_at, ready))
     return taken, aside[:passed]
+
+
+def _fit(taken: list[Taken], room: int, history: History) -> int:
+    """Drop from the end of `taken`, in order of position, what goes past `room` bytes, but not the first message.
+    Returns the size of what is left."""
+    size = 0
+    run: PushedRun | None = None
+    sizes: tuple[int, ...] = ()
+    for index, (position, _, _) in enumerate(taken):
+        if run is None or not run.first <= position < run.first + run.length:
+            run = next(history.runs(position))
+            sizes = history.sizes(run)
+        following = size + sizes[position - run.first]
+        if following > room and index:
+            del taken[index:]
+            break
+        size = following
+    return size
 
 
 def _delivered(view: GroupView, command: Pop, now: int, expires_at: int, taken: list[Taken]) -> Event:

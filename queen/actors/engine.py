@@ -27,7 +27,7 @@ from queen.actors.pulse import Pulse
 from queen.actors.recovery import Recovery
 from queen.actors.residents import Residents
 from queen.actors.router import Router
-from queen.actors.settling import Settling
+from queen.actors.settling import AckPlan
 from queen.clock import Clock, Ids
 from queen.commands import Extend, Push
 from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
@@ -132,8 +132,8 @@ class Engine:
     async def ack(self, entries: Sequence[Acknowledgement], caller: Caller) -> list[Settlement]:
         """Settle messages, all in one commit (A5); refusals are values. Cancelled: as for a push."""
         self.check_open()
-        settling = Settling(self.core, entries)
-        return settling.settlements(await self.carry(settling.parts(), caller))
+        plan = AckPlan(self.core, entries)
+        return plan.settlements(await self.carry(plan.parts(), caller))
 
     async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
         """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
@@ -205,13 +205,6 @@ class Engine:
         self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(answer))
         return await self._ask(reply)
 
-    async def compact(self) -> Compacted:
-        """R5: erase what is deleted, and make the journal's file anew; see `compacted`."""
-        self.check_open()
-        await self.keeper.flush()
-        await self.eraser.sweep()
-        return await compacted(self.core.journal, self._compute)
-
     async def carry(
         self, parts: Sequence[Part], caller: Caller, admit: Callable[[list[Any]], None] | None = None
     ) -> list[Any]:
@@ -246,6 +239,13 @@ class Engine:
         if not parts:
             reply.set([])
         return await self._ask(reply)
+
+    async def compact(self) -> Compacted:
+        """R5: erase what is deleted, and make the journal's file anew; see `compacted`."""
+        self.check_open()
+        await self.keeper.flush()
+        await self.eraser.sweep()
+        return await compacted(self.core.journal, self._compute)
 
     # -- inside -------------------------------------------------------------------------------------------
 

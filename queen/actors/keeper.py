@@ -31,6 +31,8 @@ FULL_PAUSE_S = 5.0
 """How long the keeper leaves a full disk alone, in seconds."""
 SLICE = 1024
 """Rows per commit, so that no push waits long for one."""
+PACKED = 128
+"""Rows of hours that are made in one go, some 20 µs each."""
 DIRTY_LIMIT = 2000
 """Changed partitions that are not left waiting for the interval."""
 
@@ -139,8 +141,13 @@ class Keeper:
 
     async def _write_statistics(self) -> None:
         statistics = self._core.statistics
-        rows, seq = statistics.rows(), statistics.seq
-        await self._write_all(rows)
+        places, seq = statistics.unwritten(), statistics.seq
+        rows: list[Change] = []
+        for place in places:
+            rows.append(statistics.row(place))
+            if len(rows) % PACKED == 0:
+                await trio.lowlevel.checkpoint()
+        await self._write_all([*rows, statistics.minutes_row()])
         statistics.written(seq)
 
     async def _forget_hours(self) -> None:

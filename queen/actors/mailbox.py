@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import trio
 
 from queen.actors.catalogue_state import Slot
-from queen.commands import PartitionCommand
+from queen.commands import DELIVERY_BYTES, PartitionCommand
 from queen.errors import QueenError
 from queen.messages import Caller
 from queen.replies import Grant, Nothing
@@ -121,8 +121,8 @@ class Granted(NamedTuple):
 class PopRequest:
     """A pop on its way: to the router, to a partition, perhaps back and to the next, perhaps parked.
 
-    `batch` and `partitions` count down as grants come in. `ticket` is its place in the order of service (O5) and
-    `since_seq` the last record when it came; `parked` is not 0 while it waits.
+    `batch`, `partitions` and `room` (bytes) count down as grants come in. `ticket` is its place in the order of
+    service (O5) and `since_seq` the last record when it came; `parked` is not 0 while it waits.
     """
 
     __slots__ = (
@@ -139,6 +139,7 @@ class PopRequest:
         "parked",
         "partitions",
         "reply",
+        "room",
         "scope",
         "since_seq",
         "ticked",
@@ -168,6 +169,7 @@ class PopRequest:
         self.lease_base = lease_base
         self.caller = caller
         self.batch = batch
+        self.room = DELIVERY_BYTES
         self.partitions = partitions
         self.wait = wait
         self.auto_ack = auto_ack
@@ -177,7 +179,7 @@ class PopRequest:
         self.ticket = 0
         self.since_seq = 0
         self.insisted = False
-        self.ticked = False
+        self.ticked = 0
         self.parked = 0
         self.abandoned = False
         self.granted: list[Granted] = []

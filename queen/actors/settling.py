@@ -12,7 +12,7 @@ from queen.names import uuid_number
 from queen.replies import Settlement
 
 
-class Settling:
+class AckPlan:
     """What the entries ask of each partition. Those whose message can't be found have their answer at once."""
 
     def __init__(self, core: Core, entries: Sequence[Acknowledgement]) -> None:
@@ -48,14 +48,16 @@ class Settling:
                     yield index, settlement
 
     def settlements(self, replies: Sequence[Any]) -> list[Settlement]:
-        """The answer, in the order of the request, from the partitions' replies in the order of `parts`."""
+        """The answer, in the order of the request, from the partitions' durable replies in the order of `parts`."""
         shift = self._core.clock.shift()
         for reply, listed in zip(replies, self._gathered.values(), strict=True):
             for settlement, (index, _) in zip(reply, listed, strict=True):
                 self._results[index] = Settlement(
                     settlement.status, settlement.retry_count, settlement.at + shift, settlement.error
                 )
-        return [result for result in self._results if result is not None]
+        settlements = [result for result in self._results if result is not None]
+        self._core.meter.acked([settlement.status for settlement in settlements])
+        return settlements
 
 
 def _locate(core: Core, entry: Acknowledgement) -> tuple[Slot, int, int] | Settlement:

@@ -1,8 +1,8 @@
 """How durations are distributed, in little memory: counts in buckets that grow by a constant factor. Pure.
 
 Quantiles are off by 1 % of the value at most (S4). Sketches can be added up, and, since a bucket is a plain count,
-taken out of a sum again when they leave the window: this is why it is not the DDSketch of PyPI, of which the
-buckets are (that one also keeps a boxed float per bucket, and brings `six`).
+taken out of a sum again when they leave the window. The buckets are those of DDSketch; the package of that name can
+add up only.
 """
 
 import sys

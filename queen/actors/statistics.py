@@ -27,6 +27,9 @@ MINUTES: Final = b"minutes"
 _HOURS: Final = b"h"
 _AFTER_HOURS: Final = b"i"
 
+Place = tuple[int, int]
+"""Number of an hour, and a partition's."""
+
 _ZEROS: Final = (0, 0, 0, 0, 0)
 
 
@@ -71,7 +74,7 @@ class Statistics:
         self._minutes: dict[int, tuple[int, ...]] = {}
         self._lateness: dict[int, Lateness] = {}
         self._changed: set[int] = set()  # partitions whose latest hour is newer than its row
-        self._closed: dict[tuple[int, int], tuple[int, Sketch]] = {}  # earlier hours that have no complete row yet
+        self._closed: dict[Place, tuple[int, Sketch]] = {}  # earlier hours that have no complete row yet
 
     # -- records ------------------------------------------------------------------------------------------
 
@@ -149,23 +152,29 @@ class Statistics:
 
     # -- rows ---------------------------------------------------------------------------------------------
 
-    def rows(self) -> list[Change]:
-        """Everything that the table does not hold yet. Earlier hours first: a row of an hour says that those of
-        earlier hours of its partition are complete."""
-        hours = dict(self._closed)
-        for partition in self._changed:
-            lateness = self._lateness[partition]
-            hours[lateness.hour, partition] = lateness.seq, lateness.latest
-        rows = [
-            Change(Table.STATISTICS, _hour_key(hour, partition), pack_row([VERSION, seq, *sketch.parts()]))
-            for (hour, partition), (seq, sketch) in sorted(hours.items(), key=_place)
-        ]
+    def unwritten(self) -> list[Place]:
+        """The hours whose rows are not in the table yet as they are. Earlier ones first, and so they are to be written:
+        a row of an hour says that those of earlier hours of its partition are complete."""
+        return sorted([*self._closed, *[(self._lateness[partition].hour, partition) for partition in self._changed]])
+
+    def row(self, place: Place) -> Change:
+        """The row of an hour as it is now, with the record up to which it counts now."""
+        hour, partition = place
+        lateness = self._lateness[partition]
+        seq, sketch = (lateness.seq, lateness.latest) if lateness.hour == hour else self._closed[place]
+        return Change(Table.STATISTICS, _hour_key(hour, partition), pack_row([VERSION, seq, *sketch.parts()]))
+
+    def minutes_row(self) -> Change:
+        """The row of all minutes."""
         minutes = [[minute, *figures] for minute, figures in self._minutes.items()]
-        rows.append(Change(Table.STATISTICS, MINUTES, pack_row([VERSION, self.seq, self._shift, minutes])))
-        return rows
+        return Change(Table.STATISTICS, MINUTES, pack_row([VERSION, self.seq, self._shift, minutes]))
+
+    def rows(self) -> list[Change]:
+        """Everything that the table does not hold yet, at once."""
+        return [*map(self.row, self.unwritten()), self.minutes_row()]
 
     def written(self, seq: int) -> None:
-        """The rows that `rows` gave when `seq` was the last record are in the table."""
+        """What was unwritten when `seq` was the last record is in the table, as it was then or later."""
         self._changed = {partition for partition in self._changed if self._lateness[partition].seq > seq}
         self._closed = {place: entry for place, entry in self._closed.items() if entry[0] > seq}
 
@@ -216,7 +225,3 @@ def _hour_key(hour: int, partition: int) -> bytes:
 
 def _read_hour_key(key: bytes) -> tuple[int, int]:
     return number(key[1:9]), number(key[9:])
-
-
-def _place(entry: tuple[tuple[int, int], object]) -> tuple[int, int]:
-    return entry[0]

@@ -82,9 +82,11 @@ def told_of(core: "Core", partition: int, event: AnyEvent, at: int) -> Told | No
 Make = Callable[["Core", Slot, str | None, Any, int], Iterable[Notice]]
 
 
-def _of_group(core: "Core", slot: Slot, event: Any, weight: int, at: int, make: Make) -> Told:
+def _of_group(core: "Core", slot: Slot, event: Any, weight: int, at: int, make: Make) -> Told | None:
     found = slot.queue.groups.numbered(event.group)
-    group = None if found is None else found.name
+    if found is None:
+        return None  # forgotten; what ends after it concerns nobody
+    group = found.name
     return Told(slot.queue.name, weight, lambda: make(core, slot, group, event, at))
 
 

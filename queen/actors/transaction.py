@@ -10,7 +10,7 @@ from typing import Any
 from queen.actors.admission import Plan
 from queen.actors.decision import Decision
 from queen.actors.engine import Engine, admit_pushes
-from queen.actors.settling import Settling
+from queen.actors.settling import AckPlan
 from queen.errors import TransactionRefused
 from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.replies import Receipt, Settlement
@@ -26,7 +26,7 @@ async def carry_out(
     then, except that a queue that the push needed may exist now. Cancelled: it may or may not have happened, whole."""
     engine.check_open()
     acks = [(index, operation) for index, operation in enumerate(operations) if isinstance(operation, Acknowledgement)]
-    settling = Settling(engine.core, [operation for _, operation in acks])
+    settling = AckPlan(engine.core, [operation for _, operation in acks])
     _refuse(acks, settling, ())
     items = [item for operation in operations if not isinstance(operation, Acknowledgement) for item in operation]
     plan = Plan(items, engine.core.ids.block())
@@ -50,7 +50,7 @@ async def carry_out(
     return results
 
 
-def _refuse(acks: list[tuple[int, Acknowledgement]], settling: Settling, replies: Sequence[Any]) -> None:
+def _refuse(acks: list[tuple[int, Acknowledgement]], settling: AckPlan, replies: Sequence[Any]) -> None:
     """Raise for the first operation that is refused."""
     first = min(settling.refusals(replies), key=_index, default=None)
     if first is not None:

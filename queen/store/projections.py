@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from heapq import merge
 
 from queen.errors import ChainBroken
-from queen.events import AnyEvent, MessagesSettled, Outcome
+from queen.events import AnyEvent, MessagesPushed, MessagesSettled, Outcome
 from queen.history import Place, PushedRun, Settled, SettledRecord
 from queen.names import message_id, uuid_number
 from queen.store import keys
@@ -124,11 +124,19 @@ class Projections:
             start = rows[-1][0] + b"\0"
             limit = _PAGE
 
+    def sizes(self, run: PushedRun) -> tuple[int, ...]:
+        """See `History.sizes`. What has no row yet tells itself; any other record is durable, and asked for next."""
+        return run.sizes or self._pushed(run).sizes
+
     def _complete(self, run: PushedRun) -> PushedRun:
+        pushed = self._pushed(run)
+        return run._replace(delays_s=pushed.delays_s, key=pushed.key)
+
+    def _pushed(self, run: PushedRun) -> MessagesPushed:
         pushed = self._records.read(run.seq).pushed
         if pushed is None:
             raise ChainBroken(f"Record {run.seq} holds no messages, though a projection says so.")
-        return run._replace(delays_s=pushed.delays_s, key=pushed.key)
+        return pushed
 
     # -- endings ------------------------------------------------------------------------------------------
 
@@ -257,6 +265,10 @@ class PartitionHistory:
     def runs(self, position: int) -> Iterator[PushedRun]:
         """See `History.runs`."""
         return self._past.runs(self._partition, position)
+
+    def sizes(self, run: PushedRun) -> tuple[int, ...]:
+        """See `History.sizes`."""
+        return self._past.sizes(run)
 
     def settled(self, group: int, position: int) -> Settled | None:
         """See `History.settled`."""

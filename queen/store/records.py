@@ -7,7 +7,9 @@ from queen.store.format import Record, unpack
 from queen.store.journal import Journal
 
 CACHE_BYTES = 8 * 1024 * 1024
-"""Frames kept, in bytes. What they take unpacked is a small multiple of it."""
+"""What the records that are kept may take, in bytes."""
+UNPACKED = 1200
+"""About what a record takes in memory beside its frame; for most that is ten times the frame."""
 
 
 class Records:
@@ -21,7 +23,7 @@ class Records:
 
     @property
     def kept_bytes(self) -> int:
-        """How much is kept, in bytes of frames."""
+        """About how much memory is used."""
         return self._bytes
 
     def forget(self, seq: int) -> None:
@@ -40,8 +42,9 @@ class Records:
         if frame is None:
             raise ChainBroken(f"Record {seq} is missing.")
         record = unpack(seq, frame)
-        self._kept[seq] = record, len(frame)
-        self._bytes += len(frame)
+        taken = len(frame) + UNPACKED
+        self._kept[seq] = record, taken
+        self._bytes += taken
         while self._bytes > self._limit and len(self._kept) > 1:
             _, (_, size) = self._kept.popitem(last=False)
             self._bytes -= size

@@ -85,7 +85,9 @@ class Tail:
     def _add_pushed(self, seq: int, partition: int, at: int, shift: int, event: MessagesPushed) -> None:
         length = len(event.sizes)
         base = int.from_bytes(event.base)
-        self._runs[partition].append(PushedRun(event.first, length, at, seq, at + shift, event.delays_s, event.key))
+        self._runs[partition].append(
+            PushedRun(event.first, length, at, seq, at + shift, event.delays_s, event.key, event.sizes)
+        )
         self._blocks[base >> _BLOCK_BITS].append((base, seq, partition, event))
         self.size += 2
         for index, name in enumerate(event.transaction_ids):

@@ -12,6 +12,7 @@ import structlog
 from quart import Response, request, websocket
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.routing import WebsocketMismatch
 
 from queen.broker import Broker
 from queen.errors import QueenError
@@ -47,7 +48,6 @@ ROUTES: Final = (
     Row("POST", "/api/v1/transaction", delivery.transaction, fast=True),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
     Row("POST", "/api/v1/configure", queues.configure),
-    Row("POST", "/api/v1/compact", compact),
     Row("DELETE", "/api/v1/resources/queues/<queue>", queues.delete),
     Row("GET", "/api/v1/messages", messages.listed),
     Row("GET", "/api/v1/messages/<transactionId>", messages.get),
@@ -60,6 +60,7 @@ ROUTES: Final = (
     Row("GET", "/api/v1/consumer-groups", groups.listed),
     Row("DELETE", "/api/v1/consumer-groups/<group>", groups.delete),
     Row("POST", "/api/v1/consumer-groups/<group>/queues/<queue>/seek", groups.seek),
+    Row("POST", "/api/v1/compact", compact),
     Row("GET", "/api/v1/analytics", analytics.filtered),
     Row("GET", "/api/v1/analytics/queue/<queue>", analytics.queue),
     Row("GET", "/api/v1/analytics/queues", analytics.queues),
@@ -163,6 +164,8 @@ async def _told(error: HTTPException) -> Response:
         allowed = ", ".join(sorted({*(error.valid_methods or ()), "OPTIONS"}))
         sentence = f"{request.method} is not allowed here; allowed: {allowed}"
         return _response(refusal(405, sentence, ((b"allow", allowed.encode()),)))
+    if isinstance(error, WebsocketMismatch):
+        return _response(refusal(426, f"{request.path} is a WebSocket", ((b"upgrade", b"websocket"),)))
     if error.code == 404:
         return _response(refusal(404, f"no such path: {request.path}"))
     if error.code is None or error.code >= 500:

@@ -1,5 +1,7 @@
 """The feed as embedders use it (W1, W2): in commit order, after the commit, bounded, of no weight to anybody else."""
 
+import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,6 +9,8 @@ import trio
 
 from queen import Acknowledgement, Broker, NewMessage, StoreFull
 from queen.actors.feed import Subscription
+from queen.actors.telling import told_of
+from queen.events import MessagesLeased
 from queen.notices import (
     MessageCompleted,
     MessageFailed,
@@ -19,8 +23,9 @@ from queen.notices import (
     QueueDepth,
     SystemStatistics,
 )
+from queen.store.format import unpack
 from queen.store.memory_journal import MemoryJournal
-from tests.actors.world import Gate, engine_of, opened, steps
+from tests.actors.world import Gate, engine_of, opened, slow, steps
 
 
 async def taken(notices: Subscription, count: int) -> list[Notice]:
@@ -92,6 +97,21 @@ async def test_failures_are_told_with_what_became_of_the_message(autojump_clock:
         ]
 
 
+async def test_a_forgotten_group_is_told_no_more(autojump_clock: trio.testing.MockClock) -> None:
+    """G1: its events must not be taken for those of the default group."""
+    async with opened() as queen:
+        await queen.push("q")
+        (message,) = await queen.pop("q", group="g")
+        core = engine_of(queen).core
+        slot = core.catalogue.slots[1]
+        events = [event for seq in range(1, core.writer.seq + 1) for event in core.records.read(seq).events]
+        leased = next(event for event in events if isinstance(event, MessagesLeased))
+        assert told_of(core, slot.number, leased, 0) is not None
+        del slot.queue.groups["g"]
+        assert told_of(core, slot.number, leased, 0) is None
+        assert message.consumer_group == "g"
+
+
 async def test_the_end_of_a_lease_is_a_failed_attempt(autojump_clock: trio.testing.MockClock) -> None:
     """L5."""
     async with opened() as queen:
@@ -154,19 +174,34 @@ async def test_a_failed_commit_is_never_told(autojump_clock: trio.testing.MockCl
 
 async def test_commits_are_told_in_order_while_others_run(autojump_clock: trio.testing.MockClock) -> None:
     """W1: what is recorded while a commit runs is told with the next one, not with that one."""
-    gate = Gate()
-    gate.open()
-    async with opened(runner=gate.run) as queen:
+    allowed = trio.Semaphore(1000)
+
+    async def run(call: Callable[[], Any]) -> None:
+        await allowed.acquire()
+        call()
+
+    async with opened(runner=run) as queen:
         await queen.push("q", transaction_id="made")
+        await trio.sleep(3)  # the keeper has nothing to write any more
         async with queen.feed.subscribe() as notices, trio.open_nursery() as nursery:
-            gate.close()
+            commits = allowed.value
+            for _ in range(commits):
+                allowed.acquire_nowait()
             nursery.start_soon(lambda: queen.push("q", transaction_id="a"))
             await steps()
             nursery.start_soon(lambda: queen.push("q", transaction_id="b"))
             await steps()
-            assert engine_of(queen).core.writer.busy
-            gate.open()
-            assert [told(notice)[3] for notice in await taken(notices, 2)] == ["a", "b"]
+            writer = engine_of(queen).core.writer
+            try:
+                assert writer.busy
+                allowed.release()
+                found = [told(notice)[3] for notice in await at_rest(notices)]
+                assert writer.durable == writer.seq - 1
+            finally:
+                for _ in range(commits):
+                    allowed.release()
+            assert found == ["a"]
+            assert [told(notice)[3] for notice in await at_rest(notices)] == ["b"]
 
 
 async def test_the_oldest_are_dropped_and_the_next_says_how_many(autojump_clock: trio.testing.MockClock) -> None:
@@ -300,3 +335,57 @@ async def test_the_figures_of_what_was_done(autojump_clock: trio.testing.MockClo
         now = engine_of(queen).core.clock.now()
         assert meter.recent.minute(now) == (2, 2)
         assert meter.recent.minute(now + 62_000_000) == (0, 0)
+
+
+async def test_the_feed_is_the_journal(autojump_clock: trio.testing.MockClock) -> None:
+    """W1: whatever happens at once over a slow disk, what is told is what the journal has, in its order."""
+    journal = MemoryJournal()
+    chance = random.Random(7)
+
+    async def live(queen: Broker, queue: str) -> None:
+        for number in range(30):
+            await queen.push_many([NewMessage(queue=queue, partition=str(n % 2)) for n in range(chance.randint(1, 4))])
+            delivery = await queen.pop(queue, batch=chance.randint(1, 5), auto_ack=number % 7 == 0)
+            for message in delivery:
+                if number % 7:
+                    await queen.ack(message, chance.choice(["completed", "failed", "dead_letter", "retry"]))
+
+    heard: list[tuple[Any, ...]] = []
+    async with opened(journal, runner=slow(0.003)) as queen, queen.feed.subscribe() as notices:
+        async with trio.open_nursery() as nursery:
+            for queue in "abc":
+                nursery.start_soon(live, queen, queue)
+        heard = [told(notice) for notice in await at_rest(notices) if not isinstance(notice, PartitionDepth)]
+        core = engine_of(queen).core
+        written: list[tuple[Any, ...]] = []
+        for seq, frame in journal.frames(0):
+            record = unpack(seq, frame)
+            for event in record.events:
+                part = told_of(core, record.partition, event, record.at + record.shift)
+                written += [told(notice) for notice in part.notices()] if part is not None else []
+    heard = [notice for notice in heard if notice[0] not in ("QueueDepth", "SystemStatistics")]
+    assert len(heard) > 300
+    assert heard == written
+
+
+async def test_figures_keep_their_place_among_events(autojump_clock: trio.testing.MockClock) -> None:
+    """W1."""
+    async with opened() as queen:
+        await queen.push("q")
+        async with queen.feed.subscribe() as notices:
+            await trio.sleep(5.1)
+            await queen.push("q", transaction_id="later")
+            names = [type(notice).__name__ for notice in await at_rest(notices)]
+            assert names == ["QueueDepth", "PartitionDepth", "MessagePushed"]
+            assert notices._size == 0
+
+
+async def test_a_new_filter_holds_for_what_is_half_read(autojump_clock: trio.testing.MockClock) -> None:
+    async with opened() as queen:
+        await queen.push("q")
+        async with queen.feed.subscribe() as notices:
+            await queen.push_many([NewMessage(queue="q")] * 3)
+            await taken(notices, 1)
+            notices.restrict(["other"])
+            assert await at_rest(notices) == []
+            assert notices._size == 0

@@ -47,7 +47,7 @@ async def told(queen: Broker, slot: Slot, command: PartitionCommand) -> Any:
 class Workload:
     """Random use of everything, the same for the same seed."""
 
-    def __init__(self, queen: Broker, seed: int, waits: tuple[float, ...] = (0.1, 1, 45, 200, 3000)) -> None:
+    def __init__(self, queen: Broker, seed: int, waits: tuple[float, ...] = (0.1, 1, 45, 200, 900)) -> None:
         self.waits = waits
         self.queen = queen
         self.chance = random.Random(seed)

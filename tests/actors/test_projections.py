@@ -1,6 +1,7 @@
 """The projections give the same answers from tails, from rows, and from both at once (P4, A3, N3)."""
 
 import random
+import tracemalloc
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -14,7 +15,7 @@ from queen.store.format import ORIGIN, digest_of, pack, unpack
 from queen.store.journal import Table
 from queen.store.memory_journal import MemoryJournal
 from queen.store.projections import Projections
-from queen.store.records import Records
+from queen.store.records import UNPACKED, Records
 
 BLOCK = 1 << 12
 
@@ -150,7 +151,7 @@ async def test_pushes_of_one_request_share_a_block_of_ids(world: World) -> None:
 
 
 def _runs(world: World, partition: int, position: int) -> list[Any]:
-    return list(world.past.runs(partition, position))
+    return [run._replace(sizes=world.past.sizes(run)) for run in world.past.runs(partition, position)]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -164,7 +165,8 @@ async def test_runs_where_rows_and_tails_overlap(seed: int, world: World) -> Non
         first = world.next.get(partition, 1)
         delays = chance.choice([(), (5,) * len(names)])
         world.push(partition, *names, delays_s=delays)
-        expected[partition].append((first, len(names), world.seq - 1, world.seq, world.seq - 1 + 7, delays, None))
+        run = first, len(names), world.seq - 1, world.seq, world.seq - 1 + 7, delays, None, (1,) * len(names)
+        expected[partition].append(run)
         if chance.random() < 0.2:
             world.write(chance.choice([None, 3, 1000]))
         elif chance.random() < 0.1:
@@ -281,11 +283,25 @@ async def test_rows_of_a_shutdown_that_was_cut_off_are_completed(world: World) -
     assert world.past.frozen() == []
 
 
+async def test_small_records_take_no_more_memory_than_large_ones(world: World) -> None:
+    """What counts is what they take unpacked."""
+    for _ in range(2000):
+        world.push(1, None)
+    records = Records(world.journal, cache_bytes=500_000)
+    tracemalloc.start()
+    try:
+        for seq in range(1, 2001):
+            records.read(seq)
+        assert 250_000 < tracemalloc.get_traced_memory()[0] < 750_000
+    finally:
+        tracemalloc.stop()
+
+
 async def test_records_are_kept_within_their_bytes(world: World) -> None:
     """A bound on memory; the last one is kept however large."""
     for _ in range(20):
         world.push(1, None)
-    size = len(world.journal.frame(1) or b"")
+    size = len(world.journal.frame(1) or b"") + UNPACKED
     records = Records(world.journal, cache_bytes=5 * size)
     for seq in range(1, 21):
         assert records.read(seq).seq == seq

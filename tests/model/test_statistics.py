@@ -98,6 +98,33 @@ def test_what_was_added_while_rows_were_on_their_way_is_in_the_next_ones(
     assert content(loaded(journal)) == content(live)
 
 
+@given(RECORDS, RECORDS, st.integers(0, 20), st.integers(1, 4))
+def test_rows_that_are_made_while_more_happens(
+    first: list[tuple[int, int, int, int]], second: list[tuple[int, int, int, int]], written: int, pace: int
+) -> None:
+    """Each says what it counts; whatever part of them is written, nothing counts twice and nothing is lost."""
+    records = records_of(first + second)
+    journal, live = MemoryJournal(), Statistics()
+    fold(live, records[: len(first)])
+    places, seq = live.unwritten(), live.seq
+    left = records[len(first) :]
+    rows = []
+    for place in places:
+        rows.append(live.row(place))
+        fold(live, left[:pace])
+        left = left[pace:]
+    rows.append(live.minutes_row())
+    journal.commit(0, (), rows[:written])
+    fold(live, left)
+    again = loaded(journal)
+    fold(again, records)
+    assert content(again) == content(live)
+    journal.commit(0, (), rows)
+    live.written(seq)
+    journal.commit(0, (), live.rows())
+    assert content(loaded(journal)) == content(live)
+
+
 def test_a_row_is_written_once() -> None:
     """Only what has changed is written anew, and the minutes."""
     live = Statistics()

@@ -86,7 +86,9 @@ class Folded:
 
     def _feed_pushed(self, record: Recorded, event: MessagesPushed) -> None:
         shown_at = record.at + record.shift
-        run = PushedRun(event.first, len(event.sizes), record.at, record.seq, shown_at, event.delays_s, event.key)
+        run = PushedRun(
+            event.first, len(event.sizes), record.at, record.seq, shown_at, event.delays_s, event.key, event.sizes
+        )
         self._runs.append(run)
         self._firsts.append(event.first)
         base = int.from_bytes(event.base)
@@ -125,6 +127,9 @@ class Folded:
         for run in self._runs[index:]:
             if run.first + run.length > position:
                 yield run
+
+    def sizes(self, run: PushedRun) -> tuple[int, ...]:
+        return run.sizes
 
     def settled(self, group: int, position: int) -> Settled | None:
         return self._settled.get((group, position))
