@@ -205,6 +205,13 @@ class Engine:
         self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(answer))
         return await self._ask(reply)
 
+    async def compact(self) -> Compacted:
+        """R5: erase what is deleted, and make the journal's file anew; see `compacted`."""
+        self.check_open()
+        await self.keeper.flush()
+        await self.eraser.sweep()
+        return await compacted(self.core.journal, self._compute)
+
     async def carry(
         self, parts: Sequence[Part], caller: Caller, admit: Callable[[list[Any]], None] | None = None
     ) -> list[Any]:
@@ -239,13 +246,6 @@ class Engine:
         if not parts:
             reply.set([])
         return await self._ask(reply)
-
-    async def compact(self) -> Compacted:
-        """R5: erase what is deleted, and make the journal's file anew; see `compacted`."""
-        self.check_open()
-        await self.keeper.flush()
-        await self.eraser.sweep()
-        return await compacted(self.core.journal, self._compute)
 
     # -- inside -------------------------------------------------------------------------------------------
 

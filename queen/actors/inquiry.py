@@ -12,11 +12,12 @@ from queen.actors.engine import Engine
 from queen.actors.mailbox import Part
 from queen.actors.newest import Found, newest_pushed, newest_with
 from queen.commands import Census, Look, Status
-from queen.errors import KeyMissing, NotFound, SealBroken
+from queen.errors import NotFound
 from queen.history import Place, PushedRun
 from queen.messages import StoredMessage
 from queen.names import DEFAULT_GROUP, SECOND, generated_transaction_id, message_id, uuid_text
 from queen.replies import Glance
+from queen.store.keyring import open_payload
 
 RELATED = 3600 * SECOND
 """How far apart related messages may have been pushed."""
@@ -221,17 +222,10 @@ def _message(
     pushed = record.pushed
     assert pushed is not None, "a run points at its record"
     index = position - run.first
-    payload = record.payload(index)
-    if payload is None:
+    shown, fault = open_payload(record, index, engine.core.ring)  # C4: listed all the same
+    if shown is None and fault is None:
         return None
     base = int.from_bytes(pushed.base)
-    fault: str | None = None
-    shown: bytes | None = payload
-    if pushed.key is not None:
-        try:
-            shown = engine.core.ring.open(pushed.key, payload, message_id(base, index))
-        except (KeyMissing, SealBroken) as error:  # C4: the message is listed all the same
-            shown, fault = None, str(error)
     given = pushed.transaction_ids[index] if pushed.transaction_ids else None
     queue = slot.queue
     ended_at = _shown(glance.ended_at, shift)

@@ -20,7 +20,9 @@ from queen.web import analytics, delivery, groups, messages, queues, resources
 from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
+from queen.web.manual import page
 from queen.web.metrics import metrics, prometheus
+from queen.web.openapi import openapi
 from queen.web.operation import Traffic, compact, health, ready
 
 log = structlog.get_logger("queen.web")
@@ -48,6 +50,7 @@ ROUTES: Final = (
     Row("POST", "/api/v1/transaction", delivery.transaction, fast=True),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
     Row("POST", "/api/v1/configure", queues.configure),
+    Row("POST", "/api/v1/compact", compact),
     Row("DELETE", "/api/v1/resources/queues/<queue>", queues.delete),
     Row("GET", "/api/v1/messages", messages.listed),
     Row("GET", "/api/v1/messages/<transactionId>", messages.get),
@@ -60,7 +63,6 @@ ROUTES: Final = (
     Row("GET", "/api/v1/consumer-groups", groups.listed),
     Row("DELETE", "/api/v1/consumer-groups/<group>", groups.delete),
     Row("POST", "/api/v1/consumer-groups/<group>/queues/<queue>/seek", groups.seek),
-    Row("POST", "/api/v1/compact", compact),
     Row("GET", "/api/v1/analytics", analytics.filtered),
     Row("GET", "/api/v1/analytics/queue/<queue>", analytics.queue),
     Row("GET", "/api/v1/analytics/queues", analytics.queues),
@@ -82,6 +84,8 @@ OPERATION: Final[dict[str, Own]] = {
     "/health/ready": ready,
     "/metrics": metrics,
     "/metrics/prometheus": prometheus,
+    "/openapi.json": openapi,
+    "/docs": page,
 }
 """Routes about the server itself, all of them GET."""
 LABELS: Final = {row.route: f"{row.method} {row.path}" for row in ROUTES}

@@ -16,6 +16,7 @@ from queen.commands import AckStatus, Status
 from queen.errors import Invalid
 from queen.messages import Acknowledgement, NewMessage
 from queen.names import DEFAULT_PARTITION, parse_instant
+from queen.web.schemas import MAX_BATCH
 from queen.web.wire import (
     AckBatchBody,
     AckBody,
@@ -28,7 +29,6 @@ from queen.web.wire import (
     TransactionBody,
 )
 
-MAX_BATCH: Final = 1000
 MAX_TIMEOUT_MS: Final = 60_000
 DEFAULT_TIMEOUT_MS: Final = 30_000
 STATUSES: Final[tuple[Status, ...]] = ("pending", "processing", "completed", "failed", "dead_letter")

@@ -1,8 +1,27 @@
 """The bodies as they travel: one struct per request and per answer, field by field as the API page names them."""
 
-from typing import Any
+from typing import Annotated
 
 import msgspec
+
+from queen.web.schemas import (
+    Batch,
+    BatchOutcome,
+    Count,
+    Delay,
+    DeliveredOptions,
+    Instant,
+    Json,
+    LeaseName,
+    Name,
+    OptionChanges,
+    Outcome,
+    PushStatus,
+    Settling,
+    Span,
+    Text,
+    Uuid,
+)
 
 NULL = msgspec.Raw(b"null")
 
@@ -10,36 +29,36 @@ NULL = msgspec.Raw(b"null")
 class PushItem(msgspec.Struct, rename="camel"):
     """One message of a push. `payload` keeps the sender's own text (N5); absent, it reads as null."""
 
-    queue: str
-    payload: msgspec.Raw = NULL
-    partition: str | None = None
-    transaction_id: str | None = None
-    trace_id: str | None = None
-    delay_seconds: int | None = None
-    namespace: str | None = None
-    task: str | None = None
+    queue: Name
+    payload: Json = msgspec.field(default_factory=lambda: NULL)
+    partition: Name | None = None
+    transaction_id: Name | None = None
+    trace_id: Name | None = None
+    delay_seconds: Delay | None = None
+    namespace: Name | None = None
+    task: Name | None = None
 
 
 class PushBody(msgspec.Struct):
     """`POST /api/v1/push`."""
 
-    items: list[PushItem]
+    items: Annotated[list[PushItem], Batch]
 
 
 class AckBody(msgspec.Struct, rename="camel"):
     """`POST /api/v1/ack`, and one entry of a batch (A1)."""
 
-    transaction_id: str
-    status: str
-    error: str | None = None
-    lease_id: str | None = None
-    consumer_group: str | None = None
+    transaction_id: Name
+    status: Settling
+    error: Text | None = None
+    lease_id: LeaseName | None = None
+    consumer_group: Name | None = None
 
 
 class AckBatchBody(msgspec.Struct):
     """`POST /api/v1/ack/batch`."""
 
-    acknowledgments: list[AckBody]
+    acknowledgments: Annotated[list[AckBody], Batch]
 
 
 class PushOperation(PushBody, tag="push", tag_field="type"):
@@ -53,37 +72,37 @@ class AckOperation(AckBody, tag="ack", tag_field="type"):
 class TransactionBody(msgspec.Struct):
     """`POST /api/v1/transaction`."""
 
-    operations: list[PushOperation | AckOperation]
+    operations: Annotated[list[PushOperation | AckOperation], Batch]
 
 
 class ConfigureBody(msgspec.Struct):
     """`POST /api/v1/configure`. Absent and null differ here (C1, C2); `partition` is not even looked at."""
 
-    queue: str
-    options: dict[str, Any] | None = None
-    namespace: str | msgspec.UnsetType | None = msgspec.UNSET
-    task: str | msgspec.UnsetType | None = msgspec.UNSET
+    queue: Name
+    options: OptionChanges | None = None
+    namespace: Name | msgspec.UnsetType | None = msgspec.UNSET
+    task: Name | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class ExtendBody(msgspec.Struct):
     """`POST /api/v1/lease/:leaseId/extend` (L6)."""
 
-    seconds: int | None = None
+    seconds: Span | None = None
 
 
 class SeekBody(msgspec.Struct, rename="camel"):
     """`POST /api/v1/consumer-groups/:group/queues/:queue/seek` (G3): one of the two."""
 
-    timestamp: str | None = None
+    timestamp: Instant | None = None
     to_end: bool | None = None
 
 
 class PushedMessage(msgspec.Struct, rename="camel"):
     """What became of one pushed message (P3, P4)."""
 
-    id: str
-    transaction_id: str
-    status: str
+    id: Uuid
+    transaction_id: Name
+    status: PushStatus
 
 
 class PushAnswer(msgspec.Struct):
@@ -93,23 +112,23 @@ class PushAnswer(msgspec.Struct):
 
 
 class PoppedMessage(msgspec.Struct, rename="camel"):
-    """One delivered message: the page's fields, and after `options` what L4 adds."""
+    """One delivered message. What follows `options` is more than the API page has (L4)."""
 
-    id: str
-    transaction_id: str
-    queue: str
-    partition: str
-    data: msgspec.Raw
-    retry_count: int
+    id: Uuid
+    transaction_id: Name
+    queue: Name
+    partition: Name
+    data: Json
+    retry_count: Count
     priority: int
-    created_at: str
-    locked_at: str
-    options: msgspec.Raw
-    lease_id: str
-    lease_expires_at: str
-    partition_id: str
-    consumer_group: str | None
-    trace_id: str | None
+    created_at: Instant
+    locked_at: Instant
+    options: DeliveredOptions
+    lease_id: Uuid
+    lease_expires_at: Instant
+    partition_id: Uuid
+    consumer_group: Name | None
+    trace_id: Name | None
 
 
 class PopAnswer(msgspec.Struct):
@@ -121,23 +140,23 @@ class PopAnswer(msgspec.Struct):
 class Settled(msgspec.Struct, rename="camel"):
     """What became of a singly acknowledged message (A2)."""
 
-    transaction_id: str
-    status: str
-    acknowledged_at: str
-    retry_count: int
+    transaction_id: Name
+    status: Outcome
+    acknowledged_at: Instant
+    retry_count: Count
 
 
 class Result(msgspec.Struct, rename="camel", omit_defaults=True):
     """One entry of a batch's answer (A5)."""
 
-    transaction_id: str
-    status: str
-    retry_count: int | None = None
-    error: str | None = None
+    transaction_id: Name
+    status: BatchOutcome
+    retry_count: Count | None = None
+    error: Text | None = None
 
 
 class BatchSettled(msgspec.Struct):
     """200; `processed` counts the accepted ones."""
 
-    processed: int
+    processed: Count
     results: list[Result]

@@ -189,6 +189,25 @@ async def test_an_operator_can_turn_encryption_off_without_the_key(autojump_cloc
         assert payloads(await queen.pop("q")) == [1]
 
 
+async def test_a_list_shows_it_without_its_payload_and_says_why(autojump_clock: Any) -> None:
+    """C4: and everything else of it; with the key it shows all."""
+    journal = MemoryJournal()
+    async with opened(journal, keys=RING) as queen:
+        await encrypted(queen)
+        await queen.push("q", {"patient": SECRET}, transaction_id="t")
+        (listed,) = await queen.messages.list(queue="q")
+        assert listed.payload is not None
+        assert SECRET.encode() in listed.payload
+    async with opened(journal.reopened()) as queen:
+        found, _ = await queen.messages.get("t")
+        for message in (*await queen.messages.list(queue="q"), found):
+            assert message.transaction_id == "t"
+            assert message.payload is None
+            assert message.encryption_error is not None
+            assert key_name(KEY) in message.encryption_error
+        await queen.messages.delete("t")  # what can't be read can be deleted
+
+
 # -- rotation -----------------------------------------------------------------------------------------------
 
 

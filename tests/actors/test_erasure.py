@@ -89,6 +89,25 @@ async def test_retention_erases_what_it_deletes(autojump_clock: Any) -> None:
         assert not holds(journal, "payload of gone")
 
 
+async def test_what_an_operator_deletes_is_erased(autojump_clock: Any) -> None:
+    """R5, by message, by partition and by queue, also over a restart behind the checkpoint."""
+    journal = MemoryJournal()
+    async with opened(journal) as queen:
+        await queen.push("q", "deleted one", transaction_id="t")
+        await queen.push("q", "cleared one", partition="p")
+        await queen.push("gone", "one of a queue")
+        await queen.push("gone", "another of a queue", partition="p")
+        await queen.push("q", "kept")
+        await trio.sleep(SOON_S)
+        await queen.messages.delete("t")
+        await queen.messages.clear("q", "p")
+        await queen.delete_queue("gone")
+    async with opened(journal := journal.reopened()) as queen:
+        await trio.sleep(SOON_S)
+        assert not any(holds(journal, text) for text in ("deleted one", "cleared one", "of a queue"))
+        assert payloads(await queen.pop("q", batch=9)) == ["kept"]
+
+
 async def test_deletions_of_one_record_are_gathered(autojump_clock: Any) -> None:
     """A record of many messages is not written anew for each of them."""
     journal = Counting()

@@ -7,26 +7,8 @@ from urllib.parse import quote
 
 import trio
 
-
-class Reply:
-    """A response, read to its end."""
-
-    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-    @property
-    def error(self) -> str:
-        assert list(self.json) == ["error"], self.body
-        return str(self.json["error"])
-
-    def __repr__(self) -> str:
-        return f"<{self.status} {self.headers} {self.body[:300]!r}>"
+from tests.contract import documented
+from tests.contract.reply import Reply
 
 
 class Client:
@@ -39,9 +21,13 @@ class Client:
     async def request(
         self, method: str, target: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
-        """Send a request (a body that is no bytes becomes JSON) and read the answer."""
+        """Send a request (a body that is no bytes becomes JSON) and read the answer, which must be as documented."""
         await self.send(method, target, body, headers)
-        return await self.reply(method)
+        reply = await self.reply(method)
+        # HEAD, OPTIONS and upgrades belong to no operation; targets in other forms than a path are the edge's subject.
+        if method not in ("HEAD", "OPTIONS") and target.startswith("/") and "Upgrade" not in (headers or {}):
+            assert list(documented.faults(method, target, reply)) == []
+        return reply
 
     async def send(
         self, method: str, target: str, body: object = None, headers: Mapping[str, str] | None = None

@@ -18,7 +18,8 @@ from wsproto.events import (
 )
 from wsproto.extensions import Extension
 
-from tests.contract.client import Client, Reply
+from tests.contract.client import Client
+from tests.contract.reply import Reply
 
 
 class Refused(Exception):

@@ -23,9 +23,9 @@ def in_files(folder: Path, text: str = SECRET) -> bool:
 async def test_a_deleted_payload_is_physically_gone(server: Server, tmp_path: Path) -> None:
     """R5, read from the raw files. Pushed and delivered messages are what they were; a crash would find the same."""
     client = await server.connect()
-    await client.push("q", "before", SECRET, "behind")
+    _, deleted, _ = await client.push("q", "before", SECRET, "behind")
     await client.push("q", *[{"filler": "x" * 3000}] * 20)
-    await carried(server.broker, Delete(2))
+    assert (await client.request("DELETE", f"/api/v1/messages/{deleted}")).status == 200
     assert in_files(tmp_path)
     reply = await client.request("POST", "/api/v1/compact", {})
     assert reply.status == 200

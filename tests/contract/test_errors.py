@@ -4,8 +4,9 @@ import pytest
 import structlog
 import trio
 
-from tests.contract.client import Client, Reply
+from tests.contract.client import Client
 from tests.contract.conftest import Server
+from tests.contract.reply import Reply
 
 CORS = {
     "access-control-allow-origin": "*",

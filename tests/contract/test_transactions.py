@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.client import Client, Reply
+from tests.contract.client import Client
+from tests.contract.reply import Reply
 from tests.contract.test_messages import got, listed
 
 

@@ -1,0 +1,127 @@
+"""The rows of the routes that show figures: resources, analytics, and the server itself."""
+
+from typing import Final
+
+from queen.web import answers
+from queen.web import answers_figures as figures
+from queen.web.contract import NAMESPACE, QUEUE, TASK, Operation, Parameter
+from queen.web.schemas import COUNT
+
+PROMETHEUS: Final = "text/plain"
+OPENMETRICS: Final = "application/openmetrics-text"
+HTML: Final = "text/html"
+DOCUMENT: Final = "application/json"
+
+FIGURES: Final = (
+    Operation(
+        "GET",
+        "/api/v1/resources/queues",
+        "Queues",
+        "All queues",
+        {200: figures.QueueSummaries},
+        (NAMESPACE, TASK),
+    ),
+    Operation(
+        "GET",
+        "/api/v1/resources/queues/<queue>",
+        "Queues",
+        "A queue and its partitions",
+        {200: figures.QueueDetail},
+        refuses=(404,),
+    ),
+    Operation(
+        "GET",
+        "/api/v1/resources/partitions",
+        "Queues",
+        "All partitions",
+        {200: figures.PartitionSummaries},
+        (QUEUE, Parameter("minDepth", COUNT, "Only partitions with at least so many pending messages.")),
+    ),
+    Operation("GET", "/api/v1/resources/namespaces", "Queues", "All namespaces", {200: figures.Namespaces}),
+    Operation("GET", "/api/v1/resources/tasks", "Queues", "All tasks", {200: figures.Tasks}),
+    Operation("GET", "/api/v1/resources/overview", "Queues", "Everything in numbers", {200: figures.Overview}),
+    Operation(
+        "GET",
+        "/api/v1/analytics/queue/<queue>",
+        "Figures",
+        "Counts of a queue",
+        {200: figures.QueueStatistics},
+        refuses=(404,),
+    ),
+    Operation(
+        "GET",
+        "/api/v1/analytics/queues",
+        "Figures",
+        "Counts of all queues",
+        {200: figures.QueuesStatistics},
+        (NAMESPACE, TASK),
+    ),
+    Operation(
+        "GET",
+        "/api/v1/analytics/queue-stats",
+        "Figures",
+        "Counts of the queues that match",
+        {200: figures.QueuesStatistics},
+        (QUEUE, NAMESPACE, TASK),
+    ),
+    Operation(
+        "GET",
+        "/api/v1/analytics",
+        "Figures",
+        "Counts of a namespace or task",
+        {200: figures.QueuesStatistics},
+        (NAMESPACE, TASK),
+    ),
+    Operation("GET", "/api/v1/analytics/queue-depths", "Figures", "How much waits", {200: figures.QueueDepths}),
+    Operation(
+        "GET",
+        "/api/v1/analytics/throughput",
+        "Figures",
+        "The last hour by the minute",
+        {200: figures.Throughput},
+    ),
+    Operation(
+        "GET",
+        "/api/v1/analytics/queue-lag",
+        "Figures",
+        "How long messages take",
+        {200: figures.QueuesLag},
+        (QUEUE, NAMESPACE, TASK),
+        about="Of queues with at least 5 messages completed in the last 24 hours.",
+    ),
+)
+
+SERVER: Final = (
+    Operation(
+        "GET",
+        "/health",
+        "The server",
+        "How the server is",
+        {200: answers.Health, 503: answers.Health},
+    ),
+    Operation(
+        "GET",
+        "/health/ready",
+        "The server",
+        "Whether it takes work",
+        {200: answers.Readiness, 503: answers.Readiness},
+        about="A full disk is 200 with `store` `full`: acknowledgements must get through.",
+    ),
+    Operation(
+        "GET",
+        "/metrics",
+        "The server",
+        "Figures about the process",
+        {200: (answers.Metrics, PROMETHEUS, OPENMETRICS)},
+        about="Prometheus' text where the Accept header prefers it to JSON.",
+    ),
+    Operation(
+        "GET",
+        "/metrics/prometheus",
+        "The server",
+        "Figures as Prometheus' text",
+        {200: (PROMETHEUS, OPENMETRICS)},
+    ),
+    Operation("GET", "/docs", "The server", "This page", {200: HTML}),
+    Operation("GET", "/openapi.json", "The server", "This document", {200: DOCUMENT}),
+)

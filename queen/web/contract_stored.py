@@ -1,0 +1,143 @@
+"""The rows of the routes for stored messages and for consumer groups."""
+
+from typing import Final
+
+from queen.web import answers_stored, wire
+from queen.web.contract import GROUP, NAMESPACE, QUEUE, TASK, Operation, Parameter
+from queen.web.messages import DEFAULT_LIMIT
+from queen.web.schemas import COUNT, MAX_BATCH, NAME, STATUSES
+
+PAGE: Final = (
+    Parameter("limit", {**COUNT, "minimum": 1, "maximum": MAX_BATCH, "default": DEFAULT_LIMIT}, "How many at most."),
+    Parameter("offset", {**COUNT, "default": 0}, "How many to pass over."),
+)
+MESSAGE: Final = "/api/v1/messages/<transactionId>"
+MESSAGES: Final = "Stored messages"
+GROUPS: Final = "Consumer groups"
+
+STORED: Final = (
+    Operation(
+        "GET",
+        "/api/v1/messages",
+        MESSAGES,
+        "List messages",
+        {200: answers_stored.StoredMessages},
+        (
+            QUEUE,
+            Parameter("partition", NAME, "Only this partition."),
+            NAMESPACE,
+            TASK,
+            Parameter("status", {"enum": STATUSES}, "Only messages of this status."),
+            *PAGE,
+        ),
+        about="Newest first.",
+    ),
+    Operation(
+        "GET",
+        MESSAGE,
+        MESSAGES,
+        "Show a message",
+        {200: answers_stored.StoredMessageDetail},
+        refuses=(404,),
+        about="With the options of its queue.",
+    ),
+    Operation(
+        "DELETE",
+        MESSAGE,
+        MESSAGES,
+        "Delete a message",
+        {200: answers_stored.MessageDeleted},
+        refuses=(404,),
+        about="In whatever status.",
+    ),
+    Operation(
+        "POST",
+        f"{MESSAGE}/retry",
+        MESSAGES,
+        "Retry a message",
+        {200: answers_stored.MessageRetried},
+        (GROUP,),
+        refuses=(404, 409),
+        about="A failed message or a dead letter becomes pending at its old place; one that waits for its retry delay "
+        "becomes available now.",
+    ),
+    Operation(
+        "POST",
+        f"{MESSAGE}/dlq",
+        MESSAGES,
+        "Make a message a dead letter",
+        {200: answers_stored.MessageBuried},
+        (GROUP,),
+        refuses=(404, 409),
+        about="One that has failed at least once.",
+    ),
+    Operation(
+        "GET",
+        f"{MESSAGE}/related",
+        MESSAGES,
+        "Messages around a message",
+        {200: answers_stored.RelatedMessages},
+        PAGE,
+        refuses=(404,),
+        about="Of the same partition, pushed within an hour of it, newest first.",
+    ),
+    Operation(
+        "GET",
+        "/api/v1/dlq",
+        MESSAGES,
+        "List dead letters",
+        {200: answers_stored.DeadLetters},
+        (QUEUE, GROUP, *PAGE),
+        about="Newest first.",
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/queues/<queue>/clear",
+        MESSAGES,
+        "Clear a queue",
+        {200: answers_stored.QueueCleared},
+        (Parameter("partition", NAME, "Only this partition."),),
+        refuses=(404,),
+        about="Deletes all its messages.",
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/resources/queues/<queue>",
+        "Queues",
+        "Delete a queue",
+        {200: answers_stored.QueueDeleted},
+        refuses=(404,),
+        about="With all that it holds; a queue of the same name begins anew.",
+    ),
+    Operation(
+        "GET",
+        "/api/v1/consumer-groups",
+        GROUPS,
+        "List consumer groups",
+        {200: answers_stored.Groups},
+        (QUEUE,),
+        about="How far they have got, and how far they lag behind.",
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/consumer-groups/<group>",
+        GROUPS,
+        "Delete a consumer group",
+        {200: answers_stored.GroupDeleted},
+        (QUEUE._replace(meaning="Only in this queue; everywhere where left out."),),
+        refuses=(404,),
+        about="Its next contact with a queue starts anew.",
+    ),
+    Operation(
+        "POST",
+        "/api/v1/consumer-groups/<group>/queues/<queue>/seek",
+        GROUPS,
+        "Move a consumer group",
+        {200: answers_stored.GroupMoved},
+        body=wire.SeekBody,
+        example={"toEnd": True},
+        refuses=(404, 409),
+        about="To the first message pushed at or after `timestamp`, or with `toEnd` behind all there are. What was "
+        "completed is delivered again; leases are released.",
+    ),
+)

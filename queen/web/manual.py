@@ -1,0 +1,73 @@
+"""The OpenAPI document as a page for people (`GET /docs`): one HTML file without scripts, images or anything else that
+would have to be fetched. What it looks like stands in `static/docs.html`."""
+
+import re
+import shlex
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Final
+
+import jinja2
+import msgspec
+
+from queen.broker import Broker
+from queen.web.dashboard import EVENTS
+from queen.web.exchange import Answer, Asked
+from queen.web.openapi import document
+from queen.web.operation import Traffic
+from queen.web.schemas import Schema
+
+SEGMENTS: Final = {
+    "queue": "orders",
+    "partition": "Default",
+    "transactionId": "order-1",
+    "group": "billing",
+    "leaseId": "LEASE",
+}
+"""What stands for a path's segments in commands. A leaseId has to be filled in."""
+_HOST: Final = re.compile(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", re.ASCII)
+_HEADERS: Final = (
+    (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+async def page(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
+    """`GET /docs`: its commands name the host that was asked."""
+    host = asked.header(b"host") or ""
+    text = rendered(host if _HOST.fullmatch(host) else "localhost:6632")
+    return Answer(200, text.encode(), _HEADERS, kind=b"text/html; charset=utf-8")
+
+
+@lru_cache(maxsize=8)
+def rendered(host: str) -> str:
+    """The page, for a server that is reached as `host`."""
+    whole = document()
+    groups: dict[str, list[Schema]] = {tag["name"]: [] for tag in whole["tags"]}
+    for path, methods in whole["paths"].items():
+        for method, operation in methods.items():
+            known = {"method": method.upper(), "path": path, "command": command(host, method.upper(), path, operation)}
+            groups[operation["tags"][0]].append({"description": "", **operation, **known})
+    events = [name for name, _ in EVENTS.values()]
+    return _template().render(**whole, groups=groups, events=events)
+
+
+def command(host: str, method: str, path: str, operation: Schema) -> str:
+    """The operation as a shell's command."""
+    target = re.sub(r"\{(\w+)\}", lambda segment: SEGMENTS[segment[1]], path)
+    query = "&".join(f"{each['name']}={each['example']}" for each in operation["parameters"] if "example" in each)
+    body = operation.get("requestBody")
+    words = ["curl", "-s", f"http://{host}{target}{'?' if query else ''}{query}"]
+    if method not in ("GET", "POST") or (method == "POST" and body is None):
+        words += ["-X", method]
+    if body is not None:
+        words += ["-d", msgspec.json.encode(body["content"]["application/json"]["example"]).decode()]
+    return shlex.join(words)
+
+
+@lru_cache(maxsize=1)
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+    source: Any = files("queen.web").joinpath("static", "docs.html").read_text(encoding="utf-8")
+    return environment.from_string(source)

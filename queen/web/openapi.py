@@ -1,0 +1,200 @@
+"""The OpenAPI 3.1 document (`GET /openapi.json`), made from the rows of `contract.py` and the structs of the bodies."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from queen.broker import Broker
+from queen.web import answers
+from queen.web.contract import Operation, Parameter
+from queen.web.contract_delivery import DELIVERY
+from queen.web.contract_figures import DOCUMENT, FIGURES, SERVER
+from queen.web.contract_stored import STORED
+from queen.web.exchange import Answer, Asked
+from queen.web.operation import Traffic
+from queen.web.schemas import COMPONENTS, NAME, Schema
+
+VERSION: Final = "0.1.0"
+"""Of the contract, not of the program."""
+
+OPERATIONS: Final = (*DELIVERY, *FIGURES, *STORED, *SERVER)
+"""The row of every route."""
+EVERYWHERE: Final = (400, 408, 413, 414, 431, 500, 503)
+"""What any request may be refused with, whatever it asks for."""
+WRITING: Final = (409, 507)
+"""And those that change something: the queue may be deleted meanwhile, or the disk full."""
+
+REFUSALS: Final = {
+    400: "The request is wrong; a field that is wrong stands at the beginning of the sentence.",
+    404: "There is no such queue, message, lease or group.",
+    408: "The body did not arrive in time.",
+    409: "The message's state refuses, the lease is another's, or the queue is being deleted.",
+    413: "The body is larger than the server takes.",
+    414: "The request's line is longer than the server takes.",
+    429: "The queue is at its maxSize.",
+    431: "The request's headers are longer than the server takes.",
+    500: "A fault of the server, which its log describes.",
+    503: "The server is starting, stopping, can't write, or has not the key of an encrypted message.",
+    507: "The disk is full. Acknowledgements go on.",
+}
+_RULES: Final = re.compile(r" \([A-Z]\d+(?:(?:, | to )[A-Z]\d+)*\)")
+_RETRY: Final = {
+    "Retry-After": {"description": "Seconds after which to try again.", "schema": {"type": "integer", "minimum": 1}}
+}
+_HEADERS: Final[dict[int, Schema]] = {
+    204: {
+        "Queen-Blocked": {
+            "description": "What holds pending messages back; absent where there are none.",
+            "schema": {"enum": ["leased", "delayed", "buffered", "retry"]},
+        },
+        **_RETRY,
+    },
+    429: _RETRY,
+    503: _RETRY,
+    507: _RETRY,
+}
+_SEGMENTS: Final[dict[str, tuple[Schema, str]]] = {
+    "queue": (NAME, "The queue, percent-encoded."),
+    "partition": (NAME, "The partition, percent-encoded."),
+    "transactionId": (NAME, "The message's transactionId, percent-encoded."),
+    "group": (NAME, "The consumer group, percent-encoded."),
+    "leaseId": (NAME, "The lease, as a pop has told it."),
+}
+_ABOUT: Final = (
+    "A durable message queue. A 2xx is sent when the change is on disk, not before. Bodies are JSON, whatever "
+    "`Content-Type` says. Fields and parameters that are not known are ignored, except among options. Every path "
+    "answers other methods than its own with 405, and every error is JSON with one field, `error`. The events of "
+    "`/ws/dashboard` are described in AsyncAPI."
+)
+
+
+@cache
+def document() -> Schema:
+    """The whole document as plain values; not to be changed."""
+    structs = dict.fromkeys(kind for row in OPERATIONS for kind in _structs(row))
+    references, components = msgspec.json.schema_components(
+        [answers.Error, *structs], ref_template="#/components/schemas/{name}"
+    )
+    named = dict(zip([answers.Error, *structs], references, strict=True))
+    paths: dict[str, Schema] = {}
+    for row in OPERATIONS:
+        paths.setdefault(re.sub(r"<(\w+)>", r"{\1}", row.path), {})[row.method.lower()] = _operation(row, named)
+    refusals = {f"Error{status}": _refusal(status, named[answers.Error]) for status in REFUSALS}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Queen",
+            "version": VERSION,
+            "description": _ABOUT,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": group} for group in dict.fromkeys(row.group for row in OPERATIONS)],
+        "paths": paths,
+        "components": {
+            "schemas": COMPONENTS | {name: _told(schema) for name, schema in components.items()},
+            "responses": refusals,
+        },
+    }
+
+
+@cache
+def _encoded() -> bytes:
+    return msgspec.json.encode(document())
+
+
+async def openapi(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
+    """`GET /openapi.json`."""
+    return Answer(200, _encoded())
+
+
+def refusals(row: Operation) -> tuple[int, ...]:
+    """All statuses that the route refuses with, in order."""
+    writes = row.method != "GET" or row.path.startswith("/api/v1/pop")
+    return tuple(sorted({*EVERYWHERE, *row.refuses, *(WRITING if writes else ())} - row.answers.keys()))
+
+
+def _told(schema: Schema) -> Schema:
+    """The struct's schema; the numbers of rules in its docstring say nothing to those who read the document."""
+    return {**schema, "description": _RULES.sub("", schema["description"])}
+
+
+def _structs(row: Operation) -> Iterator[type]:
+    if row.body is not None:
+        yield row.body
+    for answer in row.answers.values():
+        yield from (kind for kind in _kinds(answer) if isinstance(kind, type))
+
+
+def _kinds(answer: Any) -> tuple[Any, ...]:
+    if answer is None:
+        return ()
+    return answer if isinstance(answer, tuple) else (answer,)
+
+
+def _operation(row: Operation, named: dict[type, Schema]) -> Schema:
+    responses: Schema = {str(status): _response(status, answer, named) for status, answer in row.answers.items()}
+    responses |= {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in refusals(row)}
+    found: Schema = {
+        "tags": [row.group],
+        "summary": row.summary,
+        "operationId": _identifier(row.summary),
+        "parameters": [*map(_segment, re.findall(r"<(\w+)>", row.path)), *map(_parameter, row.parameters)],
+        "responses": responses,
+    }
+    if row.about:
+        found["description"] = row.about
+    if row.body is not None:
+        content: Schema = {"schema": named[row.body]}
+        if row.example is not None:
+            content["example"] = row.example
+        found["requestBody"] = {"content": {"application/json": content}, "required": row.body_required}
+    return found
+
+
+def _response(status: int, answer: Any, named: dict[type, Schema]) -> Schema:
+    found: Schema = {"description": HTTPStatus(status).phrase}
+    if status in _HEADERS:
+        found["headers"] = _HEADERS[status]
+    content: Schema = {}
+    for kind in _kinds(answer):
+        if isinstance(kind, type):
+            several = content.get("application/json")
+            content["application/json"] = {
+                "schema": {"anyOf": [several["schema"], named[kind]]} if several else named[kind]
+            }
+        else:
+            content[kind] = {"schema": {"type": "object" if kind == DOCUMENT else "string"}}
+    if content:
+        found["content"] = content
+    return found
+
+
+def _refusal(status: int, error: Schema) -> Schema:
+    found: Schema = {"description": REFUSALS[status], "content": {"application/json": {"schema": error}}}
+    if status in _HEADERS:
+        found["headers"] = _HEADERS[status]
+    return found
+
+
+def _segment(name: str) -> Schema:
+    schema, meaning = _SEGMENTS[name]
+    return {"name": name, "in": "path", "required": True, "description": meaning, "schema": schema}
+
+
+def _parameter(parameter: Parameter) -> Schema:
+    found: Schema = {"name": parameter.name, "in": parameter.place, "schema": parameter.schema}
+    if parameter.meaning:
+        found["description"] = parameter.meaning
+    if parameter.example is not None:
+        found["example"] = parameter.example
+    return found
+
+
+def _identifier(summary: str) -> str:
+    first, *others = (str(word) for word in re.findall(r"\w+", summary))
+    return first.lower() + "".join(word.capitalize() for word in others)

@@ -1,0 +1,120 @@
+"""`GET /docs`: the OpenAPI document as a page. It is complete, needs no other host, is well-formed, and its commands
+are what the server takes."""
+
+import re
+import shlex
+from html.parser import HTMLParser
+from importlib.resources import files
+from urllib.parse import urlsplit
+
+import pytest
+
+from queen.web.manual import rendered
+from queen.web.openapi import document
+from tests.contract.client import Client
+from tests.contract.conftest import Server
+
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """What a test wants to know of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.faults: list[str] = []
+        self.commands: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}> at {self.getpos()}")
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "pre":
+            self.commands.append(data)
+
+    def every(self, attribute: str) -> list[str]:
+        return [value for _, attrs in self.tags if (value := attrs.get(attribute)) is not None]
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(rendered("localhost:6632"))
+
+
+def test_it_is_well_formed_and_every_link_leads_somewhere(page: Page) -> None:
+    assert page.faults == []
+    assert page.open == []
+    anchors = page.every("id")
+    assert len(set(anchors)) == len(anchors)
+    links = page.every("href")
+    assert {link for link in links if not link.startswith("#")} == {"/openapi.json"}
+    assert {link[1:] for link in links if link.startswith("#")} <= set(anchors)
+
+
+def test_it_needs_nobody_else(page: Page) -> None:
+    kinds = {tag for tag, _ in page.tags}
+    assert not kinds & {"script", "img", "link", "iframe", "object", "form"}
+    assert page.every("src") == []
+    style = files("queen.web").joinpath("static", "docs.html").read_text().split("<style>")[1].split("</style>")[0]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_it_can_be_read_by_anybody(page: Page) -> None:
+    """A language, a title, headings in order, tables with headers, scrolling by keyboard, light and dark."""
+    assert ("html", {"lang": "en"}) in page.tags
+    assert {"title", "nav", "main", "header", "h1"} <= {tag for tag, _ in page.tags}
+    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert all(after - before <= 1 for before, after in zip([0, *levels], levels, strict=False))
+    assert all("scope" in attrs for tag, attrs in page.tags if tag == "th")
+    assert all("tabindex" in attrs for tag, attrs in page.tags if tag == "pre")
+    assert "prefers-color-scheme: dark" in rendered("localhost:6632")
+
+
+def test_it_has_every_operation_and_every_field(page: Page) -> None:
+    text = rendered("localhost:6632")
+    operations = [each for methods in document()["paths"].values() for each in methods.values()]
+    anchors = page.every("id")
+    assert {each["operationId"] for each in operations} <= set(anchors)
+    assert len(page.commands) == len(operations)
+    for name, schema in document()["components"]["schemas"].items():
+        assert f"schema-{name}" in anchors
+        for field in schema.get("properties", {}):
+            assert f"<code>{field}</code>" in text
+
+
+async def test_every_command_is_understood(server: Server, client: Client) -> None:
+    """Each route found and used once, as someone would who copies them one after the other."""
+    reply = await client.request("GET", "/docs", headers={"Host": f"127.0.0.1:{server.port}"})
+    assert reply.status == 200
+    assert reply.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    used = set()
+    for command in Page(reply.body.decode()).commands:
+        words = shlex.split(command)
+        assert words[:2] == ["curl", "-s"]
+        url, rest = urlsplit(words[2]), dict(zip(words[3::2], words[4::2], strict=True))
+        assert url.netloc == f"127.0.0.1:{server.port}"
+        body = rest["-d"].encode() if "-d" in rest else None
+        method = rest.get("-X", "GET" if body is None else "POST")
+        reply = await client.request(method, f"{url.path}?{url.query}", body)
+        assert reply.status < 400 or (reply.status in (404, 409) and "no such path" not in reply.error), command
+        used.add((method, url.path))
+    assert len(used) == sum(len(methods) for methods in document()["paths"].values())
+
+
+async def test_the_host_is_not_trusted(client: Client) -> None:
+    reply = await client.request("GET", "/docs", headers={"Host": 'x"><script>alert(1)</script>'})
+    assert b"<script>" not in reply.body
+    if reply.status == 200:
+        assert b"curl -s http://localhost:6632/" in reply.body
