@@ -119,3 +119,11 @@ class Metrics(Body):
     database: Database
     memory: Memory
     cpu: Cpu
+
+
+class Compacted(Body):
+    """Done; the file's size in bytes."""
+
+    compacted: bool
+    bytes_before: Count
+    bytes_after: Count

@@ -122,6 +122,14 @@ SERVER: Final = (
         "Figures as Prometheus' text",
         {200: (PROMETHEUS, OPENMETRICS)},
     ),
+    Operation(
+        "POST",
+        "/api/v1/compact",
+        "The server",
+        "Compact the file",
+        {200: answers.Compacted},
+        about="Makes the file anew, without what is deleted, while everything goes on; answers when it is in use.",
+    ),
     Operation("GET", "/docs", "The server", "This page", {200: HTML}),
     Operation("GET", "/openapi.json", "The server", "This document", {200: DOCUMENT}),
 )

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import jinja2
 import msgspec
+from markupsafe import Markup, escape
 
 from queen.broker import Broker
 from queen.web.dashboard import EVENTS
@@ -17,14 +18,6 @@ from queen.web.openapi import document
 from queen.web.operation import Traffic
 from queen.web.schemas import Schema
 
-SEGMENTS: Final = {
-    "queue": "orders",
-    "partition": "Default",
-    "transactionId": "order-1",
-    "group": "billing",
-    "leaseId": "LEASE",
-}
-"""What stands for a path's segments in commands. A leaseId has to be filled in."""
 _HOST: Final = re.compile(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", re.ASCII)
 _HEADERS: Final = (
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
@@ -54,8 +47,9 @@ def rendered(host: str) -> str:
 
 def command(host: str, method: str, path: str, operation: Schema) -> str:
     """The operation as a shell's command."""
-    target = re.sub(r"\{(\w+)\}", lambda segment: SEGMENTS[segment[1]], path)
-    query = "&".join(f"{each['name']}={each['example']}" for each in operation["parameters"] if "example" in each)
+    examples = {each["name"]: each for each in operation["parameters"] if "example" in each}
+    target = re.sub(r"\{(\w+)\}", lambda segment: str(examples[segment[1]]["example"]), path)
+    query = "&".join(f"{name}={each['example']}" for name, each in examples.items() if each["in"] == "query")
     body = operation.get("requestBody")
     words = ["curl", "-s", f"http://{host}{target}{'?' if query else ''}{query}"]
     if method not in ("GET", "POST") or (method == "POST" and body is None):
@@ -65,9 +59,16 @@ def command(host: str, method: str, path: str, operation: Schema) -> str:
     return shlex.join(words)
 
 
+def _prose(text: str) -> Markup:
+    """A description as a sentence, its code marked as such."""
+    full = f"{text}." if text and not text.endswith(".") else text
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(full))))
+
+
 @lru_cache(maxsize=1)
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+    environment.filters["prose"] = _prose
     source: Any = files("queen.web").joinpath("static", "docs.html").read_text(encoding="utf-8")
     return environment.from_string(source)

@@ -57,13 +57,14 @@ _HEADERS: Final[dict[int, Schema]] = {
     503: _RETRY,
     507: _RETRY,
 }
-_SEGMENTS: Final[dict[str, tuple[Schema, str]]] = {
-    "queue": (NAME, "The queue, percent-encoded."),
-    "partition": (NAME, "The partition, percent-encoded."),
-    "transactionId": (NAME, "The message's transactionId, percent-encoded."),
-    "group": (NAME, "The consumer group, percent-encoded."),
-    "leaseId": (NAME, "The lease, as a pop has told it."),
+_SEGMENTS: Final = {
+    "queue": ("The queue, percent-encoded.", "orders"),
+    "partition": ("The partition, percent-encoded.", "Default"),
+    "transactionId": ("The message's transactionId, percent-encoded.", "order-1"),
+    "group": ("The consumer group, percent-encoded.", "billing"),
+    "leaseId": ("The lease, as a pop has told it.", "LEASE"),
 }
+"""Meaning and example of a path's segments. An example of a leaseId could only be wrong."""
 _ABOUT: Final = (
     "A durable message queue. A 2xx is sent when the change is on disk, not before. Bodies are JSON, whatever "
     "`Content-Type` says. Fields and parameters that are not known are ignored, except among options. Every path "
@@ -182,8 +183,9 @@ def _refusal(status: int, error: Schema) -> Schema:
 
 
 def _segment(name: str) -> Schema:
-    schema, meaning = _SEGMENTS[name]
-    return {"name": name, "in": "path", "required": True, "description": meaning, "schema": schema}
+    meaning, example = _SEGMENTS[name]
+    told = {"description": meaning, "schema": NAME, "example": example}
+    return {"name": name, "in": "path", "required": True, **told}
 
 
 def _parameter(parameter: Parameter) -> Schema:
