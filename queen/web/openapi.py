@@ -10,7 +10,7 @@ import msgspec
 
 from queen.broker import Broker
 from queen.web import answers
-from queen.web.contract import Operation, Parameter
+from queen.web.contract import Link, Operation, Parameter
 from queen.web.contract_delivery import DELIVERY
 from queen.web.contract_figures import DOCUMENT, FIGURES, SERVER
 from queen.web.contract_stored import STORED
@@ -139,6 +139,9 @@ def _kinds(answer: Any) -> tuple[Any, ...]:
 
 def _operation(row: Operation, named: dict[type, Schema]) -> Schema:
     responses: Schema = {str(status): _response(status, answer, named) for status, answer in row.answers.items()}
+    if row.links:
+        links = {f"{_identifier(link.summary)}{number}": _link(link) for number, link in enumerate(row.links)}
+        responses[str(min(row.answers))]["links"] = links
     responses |= {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in refusals(row)}
     found: Schema = {
         "tags": [row.group],
@@ -179,6 +182,15 @@ def _refusal(status: int, error: Schema) -> Schema:
     found: Schema = {"description": REFUSALS[status], "content": {"application/json": {"schema": error}}}
     if status in _HEADERS:
         found["headers"] = _HEADERS[status]
+    return found
+
+
+def _link(link: Link) -> Schema:
+    found: Schema = {"operationId": _identifier(link.summary)}
+    if link.segments:
+        found["parameters"] = link.segments
+    if link.body is not None:
+        found["requestBody"] = link.body
     return found
 
 

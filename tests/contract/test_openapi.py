@@ -71,6 +71,21 @@ def test_it_is_openapi() -> None:
         assert segments == set(re.findall(r"\{(\w+)\}", path))
 
 
+def test_links_lead_to_operations_and_fill_their_segments() -> None:
+    known = {operation["operationId"]: (path, operation) for _, path, operation in operations()}
+    links = [
+        link
+        for _, _, operation in operations()
+        for response in operation["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+    assert links
+    for link in links:
+        path, operation = known[link["operationId"]]
+        assert set(link.get("parameters", {})) == set(re.findall(r"\{(\w+)\}", path))
+        assert ("requestBody" in link) <= ("requestBody" in operation)
+
+
 @pytest.mark.parametrize("path", DECODED)
 def test_bodies_are_described_by_the_types_that_decode_them(path: str) -> None:
     """Every field, and which of them must be there."""
