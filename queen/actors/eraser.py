@@ -50,7 +50,7 @@ class Eraser:
         """Erase until cancelled."""
         while True:
             try:
-                await self.sweep()
+                await self.sweep(pausing=True)
             except StoreFull as error:
                 log.warning("no room to erase deleted payloads; they are erased when there is", reason=str(error))
                 await trio.sleep(FULL_PAUSE_S)
@@ -59,11 +59,15 @@ class Eraser:
             self._core.erasable = trio.Event()
             await trio.sleep(GATHER_S)
 
-    async def sweep(self) -> None:
-        """Erase all that is in the table. Cancelled or failed half way, what is left is left for the next one."""
+    async def sweep(self, *, pausing: bool = False) -> None:
+        """Erase all that is in the table, `pausing` as long as each step took, so that others get half of the disk.
+        Cancelled or failed half way, what is left is left for the next one."""
         async with self._turn:
             while (step := self._plan()) is not None:
+                began = trio.current_time()
                 await self._carry_out(step)
+                if pausing:
+                    await trio.sleep(trio.current_time() - began)
 
     def _plan(self) -> Step | None:
         """The next step, from the first rows of the table; None where there are none."""

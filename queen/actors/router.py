@@ -8,7 +8,6 @@ A pop is parked in the same step that finds nothing, so no wake-up falls between
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import trio
@@ -30,8 +29,10 @@ from queen.replies import Grant, Nothing
 
 INBOX_STEPS = 256
 """Messages handled before others may run."""
-TIMER_STEPS = 32
-"""The same for deadlines: each may mean some milliseconds of work for a partition, and many come at one instant."""
+TICKS_AT_ONCE = 8
+"""The same for deadlines: each may mean a millisecond of work for a partition, and many come at one instant."""
+ROUNDS = 128
+"""How often a pop that can't wait is served again while deadlines that have come are still to be met."""
 LETS_PASS = 32
 """Parked pops that one that can't wait lets go first; with more of them, it would flood the partition's mailbox."""
 _SERVER = Caller("server")
@@ -114,16 +115,23 @@ class Router:
                 if not self._inbox:
                     break
                 self._inbox.popleft()()
-            self._run_timers(TIMER_STEPS)
+            self._run_timers()
             if self._inbox:
                 await trio.lowlevel.checkpoint()
             else:
                 await self._sleep()
 
-    def _run_timers(self, limit: int | None = None) -> None:
+    def _run_timers(self) -> bool:
+        """Meet deadlines that have come, up to a limit of those that mean work; whether there were any."""
         now = self._core.clock.now()
-        for slot, group in islice(self._timers.due(now), limit):
+        met, ticks = False, 0
+        for slot, group in self._timers.due(now):
             self._time_for(slot, group, now)
+            met = True
+            ticks += group is None
+            if ticks == TICKS_AT_ONCE:
+                break
+        return met
 
     def _tell(self, step: Callable[[], Any]) -> None:
         self._inbox.append(step)
@@ -170,14 +178,20 @@ class Router:
             request.reply.set(self._offers.held(request))
 
     def _await_ticks(self, request: PopRequest) -> bool:
-        """Whether the pop is to be served again, once, when the partitions have done what is due now: it is not to
-        find nothing because a lease or a delay that is over has not been looked at yet (L5)."""
-        self._run_timers()
-        if request.ticked or not self._round.left:
+        """Whether the pop is to be served again when the partitions have done what is due now: it is not to find
+        nothing because a lease or a delay that is over has not been looked at yet (L5). Once, or, where much is due,
+        a few times."""
+        met = self._run_timers()
+        if request.ticked >= ROUNDS or not (met or self._round.left):
             return False
-        request.ticked = True
-        self._round.requests.append(request)
-        self._round = _Round()
+        due = self._timers.next()
+        more = due is not None and due <= self._core.clock.now()
+        request.ticked = request.ticked + 1 if more else ROUNDS
+        if self._round.left:
+            self._round.requests.append(request)
+            self._round = _Round()
+        else:
+            self._tell(partial(self._serve, request))
         return True
 
     def _queue_up(self, request: PopRequest, slot: Slot) -> None:
@@ -338,8 +352,10 @@ class Router:
                 line = self._offers.known(queue, group.number)
                 if line is not None:
                     concerned |= line.known()
+        # As deadlines, which are met at a bounded pace: there may be very many.
+        now = self._core.clock.now()
         for slot in sorted(concerned, key=_number):
-            self._tick(slot)
+            self._timers.set((slot, None), now)
 
     def _meet_parked(self, slot: Slot) -> None:
         """Pops of groups that nobody asked this queue for may have waited for it to appear (O2, G2, C2)."""

@@ -43,6 +43,8 @@ _NOUNS: Final = {"str": "a string", "int": "an integer", "float": "a number", "b
 # Finding the guilty item again costs a slow parse; bodies above this are refused without it.
 _SEARCHED = 256 * 1024
 
+_INFINITE: Final = (float("inf"), float("-inf"))
+
 Body = TypeVar("Body")
 
 push_decoder: Final = msgspec.json.Decoder(PushBody)
@@ -62,7 +64,12 @@ def body(decoder: msgspec.json.Decoder[Body], text: bytes) -> Body:
     try:
         return decoder.decode(text)
     except msgspec.ValidationError as fault:
-        raise _named(str(fault)) from None
+        refusal = _named(str(fault))
+        if refusal.where == "options":
+            # A number that no float holds: the decoder does not say which one.
+            place = next((where for where, value in _fields(text) if value in _INFINITE), "options")
+            refusal = Invalid(place, refusal.reason)
+        raise refusal from None
     except msgspec.DecodeError as fault:
         if rawjson.has_lone_surrogate(text):
             raise Invalid(_surrogate_place(text), "holds an unpaired surrogate escape") from None
@@ -229,7 +236,7 @@ def _surrogate_place(text: bytes) -> str:
 
 def _deep_place(text: bytes) -> str:
     """Name the field that nests too deep; it stops there, so this is quick for what is deep from the start."""
-    keys = {1: "body", 3: ""}
+    keys = {1: "body", 2: "", 3: ""}
     index = depth = 0
     for token in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', text[:_SEARCHED], re.DOTALL):
         sign = token[0]
@@ -245,7 +252,7 @@ def _deep_place(text: bytes) -> str:
             keys[depth] = sign[1:-1].decode()
     if keys[1] in ("items", "acknowledgments"):
         return f"{keys[1]}[{index}].{keys[3]}"
-    return keys[1]
+    return f"options.{keys[2]}" if keys[1] == "options" and keys[2] else keys[1]
 
 
 def _fields(text: bytes) -> list[tuple[str, Any]]:
@@ -259,8 +266,11 @@ def _fields(text: bytes) -> list[tuple[str, Any]]:
     for key, value in whole.items() if isinstance(whole, dict) else ():
         if key in ("items", "acknowledgments") and isinstance(value, list):
             for index, item in enumerate(value):
+                at = f"{key}[{index}]"
                 fields = item.items() if isinstance(item, dict) else ()
-                found += [(f"{key}[{index}].{field}", inner) for field, inner in fields]
+                found += [(f"{at}.{name}", inner) for name, inner in fields] or [(at, item)]
+        elif key == "options" and isinstance(value, dict):
+            found += [(f"options.{name}", inner) for name, inner in value.items()]
         else:
             found.append((key, value))
     return found

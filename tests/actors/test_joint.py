@@ -341,4 +341,4 @@ async def test_overlapping_pushes_in_any_order_never_deadlock(
                     sizes[number] = size
         assert found == sizes
         assert {int(number) for number in known} <= found.keys()
-        assert len(known) > 20
+        assert len(known) > 5  # a test of something; how many depends on the order that Trio picks

@@ -411,6 +411,19 @@ async def test_max_wait_time_seconds_changed(autojump_clock: Any) -> None:
         assert soon(trio.current_time(), 24)
 
 
+async def test_a_change_of_many_partitions_is_heard_by_the_next_pop(autojump_clock: Any) -> None:
+    """T5, W5: also where more is due at once than is met in one go, and whichever partition is asked."""
+    async with world(delayedProcessing=100) as queen:
+        for number in range(200):
+            await queen.push("q", number, partition=str(number))
+        await queen.configure("q", {"delayedProcessing": 0})
+        assert payloads(await queen.pop("q", "150")) == [150]
+        await queen.configure("q", {"delayedProcessing": 100})
+        assert not await queen.pop("q", "160")
+        await trio.sleep(100)
+        assert payloads(await queen.pop("q", "170")) == [170]
+
+
 # -- order and room -----------------------------------------------------------------------------------------
 
 

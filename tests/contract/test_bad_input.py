@@ -170,6 +170,10 @@ WRONG_BODIES = [
     (CONFIGURE, option("leaseTime", 0), "options.leaseTime: "),
     (CONFIGURE, option("leaseTime", "300"), "options.leaseTime: "),
     (CONFIGURE, option("leaseTime", 1.5), "options.leaseTime: "),
+    (CONFIGURE, option("leaseTime", "\ud800"), "options.leaseTime: holds an unpaired surrogate"),
+    (CONFIGURE, b'{"queue":"q","options":{"ttl":1,"leaseTime":1e400}}', "options.leaseTime: "),
+    (CONFIGURE, b'{"queue":"q","options":{"ttl":1,"leaseTime":' + b"[" * 2000, "options.leaseTime: nests deeper than"),
+    (PUSH, b'{"items":[{"queue":"q"},"\\ud800"]}', "items[1]: holds an unpaired surrogate"),
     (CONFIGURE, option("leaseTime", True), "options.leaseTime: "),
     (CONFIGURE, option("retryLimit", -1), "options.retryLimit: "),
     (CONFIGURE, option("retryLimit", 10**40), "options.retryLimit: "),
@@ -179,7 +183,7 @@ WRONG_BODIES = [
     (CONFIGURE, option("ordering", "fifo"), "options.ordering: "),
     (CONFIGURE, option("ordering", 1), "options.ordering: "),
     (CONFIGURE, option("maxSize", {}), "options.maxSize: "),
-    (CONFIGURE, b'{"queue":"q","options":{"a":' + b"[" * 5000, "options: nests deeper than 256"),
+    (CONFIGURE, b'{"queue":"q","options":{"a":' + b"[" * 5000, "options.a: nests deeper than 256"),
     (ACK, b'{"transactionId":"t","status":"failed","x":' + b"[" * 5000, "x: nests deeper than 256"),
 ]
 

@@ -110,9 +110,9 @@ async def test_a_cancelled_compaction_ends_soon_and_leaves_all_as_it_was(
     begun = trio.Event()
 
     def endless(self: LmdbCompaction, *pair: object) -> None:
+        copied(self, *pair)  # type: ignore[arg-type]
         trio.from_thread.run_sync(begun.set)
         while True:
-            copied(self, *pair)  # type: ignore[arg-type]
             self._check_stopped()
 
     async with open_broker(tmp_path / "data") as queen:

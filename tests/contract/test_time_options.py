@@ -1,5 +1,5 @@
-"""T1-T5 over HTTP: a glance at each option that time drives, all at once, since it is the real clock. How exact they are is
-tested in simulated time (tests/actors/test_options.py).
+"""T1-T5 over HTTP: a glance at each option that time drives, all at once, since it is the real clock. How exact they
+are is tested in simulated time (tests/actors/test_options.py).
 """
 
 from typing import Any
