@@ -16,7 +16,7 @@ from queen.web.contract_figures import DOCUMENT, FIGURES, SERVER
 from queen.web.contract_stored import STORED
 from queen.web.exchange import Answer, Asked
 from queen.web.operation import Traffic
-from queen.web.schemas import COMPONENTS, NAME, Schema
+from queen.web.schemas import COMPONENTS, NAME, NARROWER, Schema
 
 VERSION: Final = "0.1.0"
 """Of the contract, not of the program."""
@@ -121,7 +121,7 @@ def refusals(row: Operation) -> tuple[int, ...]:
 
 def _told(schema: Schema) -> Schema:
     """The struct's schema; the numbers of rules in its docstring say nothing to those who read the document."""
-    return {**schema, "description": _RULES.sub("", schema["description"])}
+    return {**schema, **NARROWER.get(schema["title"], {}), "description": _RULES.sub("", schema["description"])}
 
 
 def _structs(row: Operation) -> Iterator[type]:

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from queen.commands import AckStatus
+from queen.errors import Invalid
+from queen.names import parse_instant
 from queen.options import DEFAULTS, OPTIONS, as_dict
 from queen.web import parse, wire
 from queen.web.app import OPERATION, ROUTES
@@ -137,6 +139,25 @@ def test_every_option_is_described() -> None:
     assert list(schema_faults(SCHEMAS["OptionChanges"], {"leaseTime": None, "ordering": "relaxed"}, "")) == []
     for bad in ({"leaseTime": 0}, {"leaseTim": 1}, {"ttl": -1}, {"ordering": "loose"}, {"retryBackoff": 0.5}):
         assert list(schema_faults(SCHEMAS["OptionChanges"], bad, "")), bad
+
+
+def test_which_fields_go_together_is_described() -> None:
+    """G3."""
+    at = "2026-01-31T09:30:00.000Z"
+    goods: list[dict[str, Any]] = [
+        {"timestamp": at},
+        {"toEnd": True},
+        {"timestamp": at, "toEnd": False},
+        {"timestamp": None, "toEnd": True},
+    ]
+    bads: list[dict[str, Any]] = [{}, {"toEnd": False}, {"timestamp": None}, {"timestamp": at, "toEnd": True}]
+    for good in goods:
+        assert list(schema_faults(SCHEMAS["SeekBody"], good, "")) == []
+        assert parse.target(msgspec.json.encode(good)) == (parse_instant(at) if good.get("timestamp") else None)
+    for bad in bads:
+        assert list(schema_faults(SCHEMAS["SeekBody"], bad, ""))
+        with pytest.raises(Invalid):
+            parse.target(msgspec.json.encode(bad))
 
 
 def test_every_status_of_an_error_is_described() -> None:
