@@ -20,6 +20,15 @@ class Parameter(NamedTuple):
     example: Any = None
 
 
+class Link(NamedTuple):
+    """Another operation, by its summary, that goes on from an answer: its path's segments, or its body, in OpenAPI's
+    expressions for what comes from the answer."""
+
+    summary: str
+    segments: dict[str, str] = {}  # noqa: RUF012
+    body: Any = None
+
+
 class Operation(NamedTuple):
     """One route. `answers` are the good ones: struct, media type of plain text, or None for an empty body; `refuses`
     the statuses it has beyond those that every route has. `example` is a body that works as it stands."""
@@ -35,6 +44,7 @@ class Operation(NamedTuple):
     refuses: tuple[int, ...] = ()
     body_required: bool = True
     about: str = ""
+    links: tuple[Link, ...] = ()
 
 
 QUEUE: Final = Parameter("queue", NAME, "Only this queue.")

@@ -3,7 +3,7 @@
 from typing import Final
 
 from queen.web import answers, answers_stored, wire
-from queen.web.contract import GROUP, NAMESPACE, TASK, Operation, Parameter
+from queen.web.contract import GROUP, NAMESPACE, TASK, Link, Operation, Parameter
 from queen.web.parse import DEFAULT_TIMEOUT_MS
 from queen.web.schemas import BOOLEAN, COUNT, MAX_BATCH, NAME
 
@@ -37,6 +37,25 @@ POP_ABOUT: Final = (
     "204: nothing to be had now; `Queen-Blocked` says what holds pending messages back, if any."
 )
 
+FIRST: Final = "$response.body#/messages/0/"
+PUSHED: Final = tuple(
+    Link(summary, {"transactionId": FIRST + "transactionId"})
+    for summary in (
+        "Show a message",
+        "Delete a message",
+        "Retry a message",
+        "Make a message a dead letter",
+        "Messages around a message",
+    )
+)
+POPPED: Final = (
+    *(
+        Link("Acknowledge a message", body={"transactionId": f"{{{FIRST}transactionId}}", "status": status})
+        for status in ("completed", "failed")
+    ),
+    Link("Extend a lease", {"leaseId": FIRST + "leaseId"}),
+)
+
 DELIVERY: Final = (
     Operation(
         "POST",
@@ -49,6 +68,7 @@ DELIVERY: Final = (
         refuses=(429,),
         about=f"1 to {MAX_BATCH} messages, all or none. A transactionId that is there already: `duplicate`, nothing "
         "stored; so a push can be repeated safely. Queues and partitions come into being as needed.",
+        links=PUSHED,
     ),
     Operation(
         "GET",
@@ -58,6 +78,7 @@ DELIVERY: Final = (
         POP_ANSWERS,
         POP,
         about=POP_ABOUT,
+        links=POPPED,
     ),
     Operation(
         "GET",
@@ -67,6 +88,7 @@ DELIVERY: Final = (
         POP_ANSWERS,
         POP,
         about="From the partition whose first available message is oldest. " + POP_ABOUT,
+        links=POPPED,
     ),
     Operation(
         "GET",
@@ -76,6 +98,7 @@ DELIVERY: Final = (
         POP_ANSWERS,
         (NAMESPACE._replace(example="shop"), TASK, *POP),
         about="One of the two is needed; with both, both must match. Highest `priority` first. " + POP_ABOUT,
+        links=POPPED,
     ),
     Operation(
         "POST",

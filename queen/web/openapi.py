@@ -10,13 +10,13 @@ import msgspec
 
 from queen.broker import Broker
 from queen.web import answers
-from queen.web.contract import Operation, Parameter
+from queen.web.contract import Link, Operation, Parameter
 from queen.web.contract_delivery import DELIVERY
 from queen.web.contract_figures import DOCUMENT, FIGURES, SERVER
 from queen.web.contract_stored import STORED
 from queen.web.exchange import Answer, Asked
 from queen.web.operation import Traffic
-from queen.web.schemas import COMPONENTS, NAME, Schema
+from queen.web.schemas import COMPONENTS, NAME, NARROWER, Schema
 
 VERSION: Final = "0.1.0"
 """Of the contract, not of the program."""
@@ -121,7 +121,7 @@ def refusals(row: Operation) -> tuple[int, ...]:
 
 def _told(schema: Schema) -> Schema:
     """The struct's schema; the numbers of rules in its docstring say nothing to those who read the document."""
-    return {**schema, "description": _RULES.sub("", schema["description"])}
+    return {**schema, **NARROWER.get(schema["title"], {}), "description": _RULES.sub("", schema["description"])}
 
 
 def _structs(row: Operation) -> Iterator[type]:
@@ -139,6 +139,9 @@ def _kinds(answer: Any) -> tuple[Any, ...]:
 
 def _operation(row: Operation, named: dict[type, Schema]) -> Schema:
     responses: Schema = {str(status): _response(status, answer, named) for status, answer in row.answers.items()}
+    if row.links:
+        links = {f"{_identifier(link.summary)}{number}": _link(link) for number, link in enumerate(row.links)}
+        responses[str(min(row.answers))]["links"] = links
     responses |= {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in refusals(row)}
     found: Schema = {
         "tags": [row.group],
@@ -179,6 +182,15 @@ def _refusal(status: int, error: Schema) -> Schema:
     found: Schema = {"description": REFUSALS[status], "content": {"application/json": {"schema": error}}}
     if status in _HEADERS:
         found["headers"] = _HEADERS[status]
+    return found
+
+
+def _link(link: Link) -> Schema:
+    found: Schema = {"operationId": _identifier(link.summary)}
+    if link.segments:
+        found["parameters"] = link.segments
+    if link.body is not None:
+        found["requestBody"] = link.body
     return found
 
 

@@ -60,6 +60,17 @@ COMPONENTS: Final[dict[str, Schema]] = {
 """Schemas with a name of their own in the document, beside those of the structs."""
 
 
+NARROWER: Final[dict[str, Schema]] = {
+    "SeekBody": {
+        "oneOf": [
+            {"required": ["timestamp"], "properties": {"timestamp": {"type": "string"}}},
+            {"required": ["toEnd"], "properties": {"toEnd": {"const": True}}},
+        ]
+    }
+}
+"""What the struct of this name can't say: which fields go together."""
+
+
 def _component(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 

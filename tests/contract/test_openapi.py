@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from queen.commands import AckStatus
+from queen.errors import Invalid
+from queen.names import parse_instant
 from queen.options import DEFAULTS, OPTIONS, as_dict
 from queen.web import parse, wire
 from queen.web.app import OPERATION, ROUTES
@@ -71,6 +73,21 @@ def test_it_is_openapi() -> None:
         assert segments == set(re.findall(r"\{(\w+)\}", path))
 
 
+def test_links_lead_to_operations_and_fill_their_segments() -> None:
+    known = {operation["operationId"]: (path, operation) for _, path, operation in operations()}
+    links = [
+        link
+        for _, _, operation in operations()
+        for response in operation["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+    assert links
+    for link in links:
+        path, operation = known[link["operationId"]]
+        assert set(link.get("parameters", {})) == set(re.findall(r"\{(\w+)\}", path))
+        assert ("requestBody" in link) <= ("requestBody" in operation)
+
+
 @pytest.mark.parametrize("path", DECODED)
 def test_bodies_are_described_by_the_types_that_decode_them(path: str) -> None:
     """Every field, and which of them must be there."""
@@ -122,6 +139,25 @@ def test_every_option_is_described() -> None:
     assert list(schema_faults(SCHEMAS["OptionChanges"], {"leaseTime": None, "ordering": "relaxed"}, "")) == []
     for bad in ({"leaseTime": 0}, {"leaseTim": 1}, {"ttl": -1}, {"ordering": "loose"}, {"retryBackoff": 0.5}):
         assert list(schema_faults(SCHEMAS["OptionChanges"], bad, "")), bad
+
+
+def test_which_fields_go_together_is_described() -> None:
+    """G3."""
+    at = "2026-01-31T09:30:00.000Z"
+    goods: list[dict[str, Any]] = [
+        {"timestamp": at},
+        {"toEnd": True},
+        {"timestamp": at, "toEnd": False},
+        {"timestamp": None, "toEnd": True},
+    ]
+    bads: list[dict[str, Any]] = [{}, {"toEnd": False}, {"timestamp": None}, {"timestamp": at, "toEnd": True}]
+    for good in goods:
+        assert list(schema_faults(SCHEMAS["SeekBody"], good, "")) == []
+        assert parse.target(msgspec.json.encode(good)) == (parse_instant(at) if good.get("timestamp") else None)
+    for bad in bads:
+        assert list(schema_faults(SCHEMAS["SeekBody"], bad, ""))
+        with pytest.raises(Invalid):
+            parse.target(msgspec.json.encode(bad))
 
 
 def test_every_status_of_an_error_is_described() -> None:
