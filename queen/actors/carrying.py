@@ -59,6 +59,9 @@ def carry_out(core: Core, house: "Residents", work: Work) -> None:
         refusal = error
     except Exception as error:
         _crashed(distinct if changing else [], culprit, error)
+        for actor in distinct:
+            if not actor.broken:
+                _announce(actor)  # the others may have caught up with time
         work.fail(Unavailable(FAILED))
         return
     else:
