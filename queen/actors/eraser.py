@@ -5,14 +5,13 @@ work is done; so it goes on after a crash, and doing a part of it twice does no 
 its digest: the chain stays whole, and what is gone has left its tombstone.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import structlog
 import trio
 
 from queen.actors.core import Core
-from queen.errors import ChainBroken, QueenError, StoreFull
+from queen.errors import ChainBroken, StoreFull
 from queen.store import keys
 from queen.store.format import erase, unpack
 from queen.store.journal import Change, Edit, Replacement, Table
@@ -103,23 +102,9 @@ class Eraser:
             edits.extend(erased(step.wanted, step.frames))
 
         await self._compute(compute)
-        await self._write(edits)
+        await self._core.writer.save(edits)
         for seq in step.wanted:
             self._core.records.forget(seq)
-
-    async def _write(self, edits: Sequence[Edit]) -> None:
-        done = trio.Event()
-        failures: list[QueenError] = []
-
-        def told(failure: QueenError | None) -> None:
-            if failure is not None:
-                failures.append(failure)
-            done.set()
-
-        self._core.writer.write(lambda: edits, told)
-        await done.wait()
-        if failures:
-            raise failures[0]
 
 
 def erased(wanted: dict[int, set[int]], frames: dict[int, bytes]) -> list[Replacement]:

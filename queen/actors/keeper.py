@@ -15,7 +15,7 @@ from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.residents import Residents
 from queen.actors.snapshots import VERSION, queue_row
-from queen.errors import QueenError, StoreFull
+from queen.errors import StoreFull
 from queen.events import ClockShifted
 from queen.messages import Caller
 from queen.store.format import pack_row
@@ -156,7 +156,7 @@ class Keeper:
         statistics = self._core.statistics
         rows = self._core.journal.scan(Table.STATISTICS, *statistics.ended(self._core.clock.now()), SLICE)
         if rows:
-            await self._write([Change(Table.STATISTICS, key, None) for key, _ in rows])
+            await self._core.writer.save([Change(Table.STATISTICS, key, None) for key, _ in rows])
             statistics.forget(rows)
 
     async def _write_states(self, slots: list[Slot], queues: list[int], gone: set[int], checkpoint: Checkpoint) -> bool:
@@ -188,21 +188,7 @@ class Keeper:
 
     async def _write_all(self, rows: list[Change]) -> None:
         for start in range(0, len(rows), SLICE):
-            await self._write(rows[start : start + SLICE])
-
-    async def _write(self, rows: list[Change]) -> None:
-        done = trio.Event()
-        failures: list[QueenError] = []
-
-        def told(failure: QueenError | None) -> None:
-            if failure is not None:
-                failures.append(failure)
-            done.set()
-
-        self._core.writer.write(lambda: rows, told)
-        await done.wait()
-        if failures:
-            raise failures[0]
+            await self._core.writer.save(rows[start : start + SLICE])
 
 
 def _removal(core: Core, partition: int) -> list[Change]:

@@ -152,17 +152,11 @@ class Writer:
 
     async def flushed(self) -> None:
         """Wait until everything handed in so far is durable; raises the failure. Cancelling changes nothing."""
-        done = trio.Event()
-        results: list[QueenError | None] = []
+        await _outcome(self.then)
 
-        def tell(error: QueenError | None) -> None:
-            results.append(error)
-            done.set()
-
-        self.then(tell)
-        await done.wait()
-        if results[0] is not None:
-            raise results[0]
+    async def save(self, edits: Sequence[Edit]) -> None:
+        """`write`, and wait until it is durable; raises the failure. Cancelled, it may be written all the same."""
+        await _outcome(partial(self.write, lambda: edits))
 
     async def run(self) -> None:
         """Commit until cancelled, or until the first failure, which is raised after everyone was told."""
@@ -252,3 +246,19 @@ def _digest_at(journal: Journal, seq: int) -> bytes:
     frame = journal.frame(seq)
     assert frame is not None, "a journal holds its head"
     return digest_of(unpack(seq, frame))
+
+
+async def _outcome(ask: Callable[[Then], None]) -> None:
+    """Wait for a callback; raises the error that it is called with."""
+    done = trio.Event()
+    failures: list[QueenError] = []
+
+    def tell(failure: QueenError | None) -> None:
+        if failure is not None:
+            failures.append(failure)
+        done.set()
+
+    ask(tell)
+    await done.wait()
+    if failures:
+        raise failures[0]
