@@ -92,10 +92,13 @@ def merge(current: QueueOptions, changes: Mapping[str, Any]) -> QueueOptions:
 
 
 def as_dict(options: QueueOptions) -> dict[str, Any]:
-    """Every option under its wire name, defaults included."""
-    return {
+    """Every option under its wire name, defaults included; whole numbers without a fraction, however they came."""
+    values = {
         name: getattr(options, field)
         for name, field in zip(options.__struct_encode_fields__, options.__struct_fields__, strict=True)
+    }
+    return {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value for name, value in values.items()
     }
 
 

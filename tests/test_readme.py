@@ -38,7 +38,7 @@ def test_push_pop_and_ack_with_curl(server: Server) -> None:
     assert pushed["messages"][0]["status"] == "queued"
     assert popped["messages"][0]["data"] == {"amount": 99.9}
     assert popped["messages"][0]["partition"] == "customer-7"
-    assert (acked["transactionId"], acked["status"]) == ("order-1", "completed")
+    assert (acked["transactionId"], acked["status"]) == ("first-order", "completed")
 
 
 def test_the_program(tmp_path: Path) -> None:
