@@ -4,10 +4,12 @@ No fixture yields a broker: each test opens its own under `autojump_clock`, so t
 that deadlocks ends with `TooSlowError`, one that spins without time passing with `AssertionError`.
 """
 
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 import trio
 
 from queen import Broker, Delivery, open_broker
@@ -217,3 +219,9 @@ def picture(queen: Broker) -> dict[str, Any]:
         *rest, _, groups = queue_row(queue)
         queues[name] = rest, groups, queue.depth, partitions
     return {"queues": queues, "leases": {lease: slot.number for lease, slot in engine.house.leases.items()}}
+
+
+def scheduled_by(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Trio pick the order of tasks from a seed, by the private switch that its Hypothesis plug-in sets."""
+    monkeypatch.setattr(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
+    monkeypatch.setattr(trio._core._run, "_r", random.Random(seed))

@@ -14,7 +14,7 @@ from queen.store.chain import follow, verify
 from queen.store.data_dir import check_data_file
 from queen.store.format import ORIGIN, pack
 from queen.store.journal import Change, Table
-from queen.store.lmdb_file import check_pages
+from queen.store.lmdb_file import check_pages, unmap_pages
 from queen.store.lmdb_journal import LmdbJournal
 
 KIB = 1 << 10
@@ -317,4 +317,27 @@ def test_a_flipped_byte_in_a_frame_shows_in_the_chain(tmp_path: Path) -> None:
     with pytest.raises(ChainBroken, match="Record 33 fails its checksum"):
         seen.extend(record.seq for record, _ in follow(journal.frames(0)))
     assert seen == list(range(1, 33))
+    journal.close()
+
+
+def _resident_kib(folder: Path) -> int:
+    """How much of the data file counts as this process's memory."""
+    name = str((folder / "data.mdb").resolve())
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    for line in lines:
+        if line.endswith(name):
+            return int(next(row for row in lines if row.startswith("Rss:")).split()[1])
+    raise AssertionError("the file is not mapped")
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux's /proc")
+def test_pages_that_were_read_stay_in_the_page_cache_alone(tmp_path: Path) -> None:
+    journal = LmdbJournal.open(tmp_path)
+    for seq in range(20):
+        journal.commit(seq, [b"x" * 100_000])
+    assert all(journal.frame(seq) == b"x" * 100_000 for seq in range(1, 21))
+    assert _resident_kib(tmp_path) > 1000
+    unmap_pages(tmp_path)
+    assert _resident_kib(tmp_path) < 100
+    assert journal.frame(7) == b"x" * 100_000
     journal.close()
