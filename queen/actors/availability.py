@@ -1,7 +1,7 @@
 """What could be delivered, and when: the questions that the rules and the router ask of a partition's state. Pure.
 
-Nothing here is told to anybody by itself; the router's index of partitions is made of `offer`s, its heap of
-deadlines of `next_deadline`s.
+Nothing here is told to anybody by itself; the router's index of partitions is made of `offer`s, the ticker's heaps
+of `next_deadline`s and `next_sweep`s.
 """
 
 from collections.abc import Iterator
@@ -104,14 +104,17 @@ def blocked(state: Partition, group: int, options: QueueOptions, history: Histor
 
 
 def next_deadline(state: Partition, options: QueueOptions, history: History) -> int | None:
-    """When time next changes something by itself (a lease, a ttl, a retention ends), or None."""
+    """When time next changes by itself what pops get (a lease, a ttl ends), or None."""
     deadlines = [lease.expires_at for view in state.groups.values() for lease in view.leases.values()]
     if options.ttl:
         ttl = options.ttl * SECOND
         deadlines += [at + ttl for at in oldest_pending(state, options, history)]
-    if options.retention_enabled:
-        deadlines += retention_deadlines(state, options, history)
     return min(deadlines, default=None)
+
+
+def next_sweep(state: Partition, options: QueueOptions, history: History) -> int | None:
+    """When the next message falls to a retention (T4), or None."""
+    return min(retention_deadlines(state, options, history), default=None) if options.retention_enabled else None
 
 
 def oldest_pending(state: Partition, options: QueueOptions, history: History) -> Iterator[int]:
@@ -125,7 +128,7 @@ def oldest_pending(state: Partition, options: QueueOptions, history: History) ->
 
 
 def retention_deadlines(state: Partition, options: QueueOptions, history: History) -> list[int]:
-    """When the next message falls to a retention (T4)."""
+    """When the next message falls to a retention (T4), of those that are pending and those that are settled."""
     deadlines = []
     if options.retention_seconds:
         span = options.retention_seconds * SECOND

@@ -158,7 +158,7 @@ class Keeper:
         statistics = self._core.statistics
         rows = self._core.journal.scan(Table.STATISTICS, *statistics.ended(self._core.clock.now()), SLICE)
         if rows:
-            await self._core.writer.save([Change(Table.STATISTICS, key, None) for key, _ in rows])
+            await self._write_all([Change(Table.STATISTICS, key, None) for key, _ in rows])
             statistics.forget(rows)
 
     async def _write_states(self, slots: list[Slot], queues: list[int], gone: set[int], checkpoint: Checkpoint) -> bool:
@@ -190,7 +190,8 @@ class Keeper:
 
     async def _write_all(self, rows: list[Change]) -> None:
         for start in range(0, len(rows), SLICE):
-            await self._core.writer.save(rows[start : start + SLICE])
+            async with self._core.turn:
+                await self._core.writer.save(rows[start : start + SLICE])
 
 
 def _removal(core: Core, partition: int) -> list[Change]:

@@ -1,20 +1,21 @@
 """What the router knows of partitions, per queue and group: which could deliver now, which later, which are held up.
 
-Pure. A `Line` orders the available partitions by their oldest available message (O3); `Timers` is the one heap of
-deadlines. Both let stale entries lie in their heaps until they come up, and bound how many may lie there.
+Pure. A `Line` orders the available partitions by their oldest available message (O3); `Timers` is a heap of
+instants. Both let stale entries lie in their heaps until they come up, and bound how many may lie there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
+from itertools import chain
+from typing import Generic, TypeVar
 
 from queen.actors.availability import Offer
-from queen.actors.catalogue_state import Queue, Slot
+from queen.actors.catalogue_state import Slot
 from queen.replies import Nothing
 
-_SLACK = 64
+K = TypeVar("K")
 
-TimerKey = tuple[Slot, int | None]
-"""A partition and a group whose offer becomes ready, or None for the partition's own deadline."""
+_SLACK = 64
 
 
 class Line:
@@ -23,7 +24,7 @@ class Line:
     def __init__(self) -> None:
         self.offers: dict[Slot, Offer] = {}
         self._ready: dict[Slot, int] = {}
-        self._taken: set[Slot] = set()
+        self._taken: dict[Slot, None] = {}
         self._heap: list[tuple[int, int, Slot]] = []
         self._held: dict[Slot, Nothing] = {}
         self._held_heap: list[tuple[int, int, Slot]] = []
@@ -35,7 +36,7 @@ class Line:
         else:
             self.offers[slot] = offer
         self._ready.pop(slot, None)
-        self._taken.discard(slot)
+        self._taken.pop(slot, None)
         self._hold(slot, held)
 
     def set_ready(self, slot: Slot) -> None:
@@ -52,7 +53,7 @@ class Line:
     def take(self, slot: Slot) -> None:
         """A pop is on its way there: count it as not available until the partition speaks again."""
         self._ready.pop(slot, None)
-        self._taken.add(slot)
+        self._taken[slot] = None
 
     def is_taken(self, slot: Slot) -> bool:
         """Whether a pop is on its way there; the partition knows best what another one would get."""
@@ -62,9 +63,9 @@ class Line:
         """One of the partitions that a pop is on its way to, if there is any."""
         return next(iter(self._taken), None)
 
-    def known(self) -> set[Slot]:
-        """The partitions that have something for the group."""
-        return {*self.offers, *self._held, *self._taken}
+    def known(self) -> Iterator[Slot]:
+        """The partitions that have something for the group, some of them more than once."""
+        return chain(self.offers, self._held, self._taken)
 
     def is_ready(self, slot: Slot) -> bool:
         """Whether a pop would get something there."""
@@ -106,38 +107,50 @@ class Line:
                 heapify(self._held_heap)
 
 
-class Timers:
+class Timers(Generic[K]):
     """Instants at which something is to be looked at, the earliest for each key."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, TimerKey]] = []
-        self._earliest: dict[TimerKey, int] = {}
+        self._heap: list[tuple[int, int, K]] = []
+        self._earliest: dict[K, int] = {}
         self._entries = 0
 
-    def set(self, key: TimerKey, at: int) -> bool:
+    def set(self, key: K, at: int) -> bool:
         """Look at the key at that instant, unless it will be looked at before. Says whether this is the next one."""
         known = self._earliest.get(key)
         if known is not None and known <= at:
             return False
         self._earliest[key] = at
         self._entries += 1
-        heappush(self._heap, (at, self._entries, key))
-        return self._heap[0][2] is key
+        entry = (at, self._entries, key)
+        heappush(self._heap, entry)
+        return self._heap[0] is entry
 
-    def drop(self, queue: Queue) -> None:
-        """Look at no partition of the queue any more."""
-        self._earliest = {key: at for key, at in self._earliest.items() if key[0].queue is not queue}
-        self._heap = [entry for entry in self._heap if entry[2][0].queue is not queue]
-        heapify(self._heap)
+    def drop(self, keys: Iterable[K]) -> None:
+        """Look at these no more."""
+        for key in keys:
+            self._earliest.pop(key, None)
+        if len(self._heap) > 2 * len(self._earliest) + _SLACK:
+            self._heap = [entry for entry in self._heap if self._earliest.get(entry[2]) == entry[0]]
+            heapify(self._heap)
 
-    def due(self, now: int) -> Iterator[TimerKey]:
+    def due(self, now: int) -> Iterator[K]:
         """Take off the keys whose time has come."""
-        while self._heap and self._heap[0][0] <= now:
-            at, _, key = heappop(self._heap)
-            if self._earliest.get(key) == at:
-                del self._earliest[key]
-                yield key
+        while self.is_due(now):
+            _, _, key = heappop(self._heap)
+            del self._earliest[key]
+            yield key
+
+    def is_due(self, now: int) -> bool:
+        """Whether there are any whose time has come."""
+        at = self.next()
+        return at is not None and at <= now
 
     def next(self) -> int | None:
         """The next instant, or None."""
-        return self._heap[0][0] if self._heap else None
+        while self._heap:
+            at, _, key = self._heap[0]
+            if self._earliest.get(key) == at:
+                return at
+            heappop(self._heap)
+        return None

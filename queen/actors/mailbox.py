@@ -179,7 +179,7 @@ class PopRequest:
         self.ticket = 0
         self.since_seq = 0
         self.insisted = False
-        self.ticked = 0
+        self.ticked = False
         self.parked = 0
         self.abandoned = False
         self.granted: list[Granted] = []

@@ -22,7 +22,7 @@ from queen.actors.partition_state import Partition, evolve
 from queen.actors.sealing import readable, sealed
 from queen.commands import PartitionCommand, Pop, Tick
 from queen.errors import Busy, Quarantined, QueueGone, Unavailable
-from queen.events import Event, GroupJoined, MessagesDeleted, MessagesPushed
+from queen.events import Event, GroupJoined, MessagesPushed
 from queen.history import History, PushedRun
 from queen.messages import Caller
 from queen.names import DEFAULT_GROUP
@@ -36,7 +36,7 @@ log = structlog.get_logger()
 CRASHES = 3
 """The same crash this often in a row quarantines a partition."""
 TICKS = 4
-"""Ticks before each command; what time has brought beyond that is left to the router's own ticks."""
+"""Ticks before each command; what time has brought beyond that is left to the ticker."""
 
 _SERVER = Caller("server")
 
@@ -129,7 +129,7 @@ class PartitionActor:
     # -- the steps of a command, called by `carry_out` ----------------------------------------------------
 
     def catch_up(self, now: int) -> None:
-        """Decide first what time has brought."""
+        """Decide first what time has brought. Retention has time (T4), and is left to the ticker."""
         for _ in range(TICKS):
             if self.deadline is None or self.deadline > now:
                 return
@@ -138,8 +138,6 @@ class PartitionActor:
                 self.apply(decision, now, self._core.clock.shift())
                 self.record(decision, _SERVER, now, self._core.clock.shift())
             self.deadline = availability.next_deadline(self.state, self.slot.queue.options, self.history)
-            if any(isinstance(event, MessagesDeleted) for event in decision.events):
-                return  # T4: retention has time, and nobody waits for it; the router ticks on
 
     def decide(self, command: PartitionCommand, now: int) -> Decision:
         """What the rules say. Raises their refusal."""
@@ -198,7 +196,7 @@ class PartitionActor:
             if offer is None or offer.ready_at > now:
                 held = availability.blocked(self.state, group, options, self.history)
             self._house.router.offer(self.slot, group, offer, held)
-        self._house.router.deadline(self.slot, self.deadline)
+        self._house.ticker.expect(self.slot, self.deadline, availability.next_sweep(self.state, options, self.history))
 
     def _note_leases(self) -> None:
         leases = _leases(self.state)

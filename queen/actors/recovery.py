@@ -11,7 +11,7 @@ import structlog
 import trio
 
 from queen.actors import catalogue_state
-from queen.actors.availability import blocked, next_deadline, offer
+from queen.actors.availability import blocked, next_deadline, next_sweep, offer
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.keeper import CHECKPOINT, KEYS, NUMBERS, SLICE, Checkpoint
@@ -211,7 +211,7 @@ class Recovery:
         held = blocked(state, DEFAULT_GROUP, options, history) if found is None or found.ready_at > now else None
         if found is not None or held is not None:
             self._router.offer(slot, DEFAULT_GROUP, found, held)
-        self._router.deadline(slot, next_deadline(state, options, history))
+        self._house.ticker.expect(slot, next_deadline(state, options, history), next_sweep(state, options, history))
         for view in state.groups.values():
             for lease in view.leases:
                 self._house.leases[lease] = slot

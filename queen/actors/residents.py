@@ -25,6 +25,7 @@ from queen.store.keys import u64
 
 if TYPE_CHECKING:
     from queen.actors.router import Router
+    from queen.actors.ticker import Ticker
 
 IDLE = 60 * SECOND
 """How long an awake partition may have nothing to do before it is put to sleep, in µs."""
@@ -41,6 +42,7 @@ class Residents:
         self._core = core
         self._nursery = nursery
         self.router: Router
+        self.ticker: Ticker
         self._awake: dict[Slot, tuple[PartitionActor, trio.CancelScope]] = {}
         self.asleep: dict[int, tuple[Partition, int]] = {}
         self._dirty: set[Slot] = set()
@@ -171,9 +173,9 @@ class Residents:
                 del self._awake[slot]
                 scope.cancel()
 
-    def awake_in(self, queue: Queue) -> set[Slot]:
+    def awake_in(self, queue: Queue) -> list[Slot]:
         """The slots of a queue that are awake now."""
-        return {slot for slot in self._awake if slot.queue is queue}
+        return [slot for slot in self._awake if slot.queue is queue]
 
     def introduce(self, queue: Queue, group: int) -> None:
         """Every partition of the queue is to say what it has for a group that nobody has asked for before."""

@@ -1,6 +1,6 @@
 """Deciding what time has brought: ended leases (L5), ttl (T1), retention (T4). Pure.
 
-One `Tick` decides one kind of thing, for a bounded number of messages; the shell ticks again while a deadline
+One `Tick` decides one kind of thing, for a bounded number of messages; the ticker ticks again while a deadline
 has passed, so that nobody waits long for a mass of messages that end together.
 """
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import cbor2
 import msgspec
 
-from queen.actors.availability import Offer, next_deadline, offer
+from queen.actors.availability import Offer, next_deadline, next_sweep, offer
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.partition_rules import decide
 from queen.actors.partition_state import GroupView, Partition, evolve
@@ -247,8 +247,9 @@ class PartitionHarness:
         return offer(self.state, group, self.options, self.history)
 
     def next_deadline(self) -> int | None:
-        """What `availability.next_deadline` says now."""
-        return next_deadline(self.state, self.options, self.history)
+        """When a tick is due next, whatever for."""
+        asked = self.state, self.options, self.history
+        return min((at for at in (next_deadline(*asked), next_sweep(*asked)) if at is not None), default=None)
 
     def status(self, position: int, group: int = 0) -> tuple[str, int] | None:
         """(status, retryCount) of a message for a group, or None: deleted, or never meant for the group."""
