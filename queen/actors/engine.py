@@ -82,7 +82,7 @@ class Engine:
                     self.house = Residents(self.core, acting)
                     ticker = self.house.ticker = Ticker(self.core, self.house)
                     self.router = self.house.router = Router(self.core, self.house, ticker)
-                    await Recovery(self.core, self.house, self.router).run()
+                    await Recovery(self.core, self.house).run()
                     keeper = self.keeper = Keeper(self.core, self.house, self._compute)
                     eraser = self.eraser = Eraser(self.core, self._compute)
                     writing.start_soon(self.core.writer.run)

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from queen.actors.availability import Offer
 from queen.actors.catalogue_state import Slot
+from queen.actors.introduction import Introduction
 from queen.replies import Nothing
 
 K = TypeVar("K")
@@ -19,9 +20,10 @@ _SLACK = 64
 
 
 class Line:
-    """The partitions of one queue as one group sees them."""
+    """The partitions of one queue as one group sees them; not all of them before its `introduction` is over."""
 
     def __init__(self) -> None:
+        self.introduction: Introduction | None = None
         self.offers: dict[Slot, Offer] = {}
         self._ready: dict[Slot, int] = {}
         self._taken: dict[Slot, None] = {}

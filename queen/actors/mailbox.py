@@ -134,6 +134,7 @@ class PopRequest:
         "granted",
         "group",
         "insisted",
+        "introduced",
         "lease_base",
         "new_only",
         "parked",
@@ -178,6 +179,7 @@ class PopRequest:
         self.from_at = from_at
         self.ticket = 0
         self.since_seq = 0
+        self.introduced = False
         self.insisted = False
         self.ticked = False
         self.parked = 0

@@ -11,14 +11,12 @@ import structlog
 import trio
 
 from queen.actors import catalogue_state
-from queen.actors.availability import blocked, next_deadline, next_sweep, offer
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.keeper import CHECKPOINT, KEYS, NUMBERS, SLICE, Checkpoint
 from queen.actors.partition import forget_groups
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.residents import Residents
-from queen.actors.router import Router
 from queen.actors.snapshots import VERSION, read_partition, read_queue
 from queen.actors.statistics import MINUTES
 from queen.errors import ChainBroken
@@ -40,10 +38,9 @@ _BREATH = 256
 class Recovery:
     """Brings one incarnation from nothing to the state that the journal tells of."""
 
-    def __init__(self, core: Core, house: Residents, router: Router) -> None:
+    def __init__(self, core: Core, house: Residents) -> None:
         self._core = core
         self._house = house
-        self._router = router
         self._states: dict[int, tuple[Partition, int]] = {}
 
     async def run(self) -> None:
@@ -202,16 +199,10 @@ class Recovery:
             self._core.journal.commit(self._core.journal.head, (), rows[start : start + SLICE])
 
     def _announce(self, slot: Slot, state: Partition) -> None:
-        options, history = slot.queue.options, self._core.projections.history(slot.number)
         forget_groups(state, slot.queue)
         view = state.groups[DEFAULT_GROUP]
         slot.tell(view.counts, view.cursor)
-        now = self._core.clock.now()
-        found = offer(state, DEFAULT_GROUP, options, history)
-        held = blocked(state, DEFAULT_GROUP, options, history) if found is None or found.ready_at > now else None
-        if found is not None or held is not None:
-            self._router.offer(slot, DEFAULT_GROUP, found, held)
-        self._house.ticker.expect(slot, next_deadline(state, options, history), next_sweep(state, options, history))
+        self._house.speak_for(slot, state, DEFAULT_GROUP)
         for view in state.groups.values():
             for lease in view.leases:
                 self._house.leases[lease] = slot

@@ -5,18 +5,21 @@ also while nobody is awake for them, until the keeper has written them.
 """
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import trio
 
+from queen.actors.availability import blocked, next_deadline, next_sweep, offer
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
 from queen.actors.mailbox import Part, Work
-from queen.actors.partition import PartitionActor, forget_groups
+from queen.actors.partition import PartitionActor, first_position, forget_groups
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.snapshots import VERSION, partition_row, read_partition
 from queen.commands import Release
 from queen.errors import ChainBroken, QueenError
+from queen.events import GroupJoined
 from queen.messages import Caller
 from queen.names import SECOND
 from queen.store.format import pack_row, partition_of, unpack, unpack_row
@@ -86,8 +89,9 @@ class Residents:
 
     def resting(self, slot: Slot) -> Partition | None:
         """The state of a partition that nobody is awake for, to be read and nothing else; None if somebody is."""
-        if slot in self._awake:
-            return None
+        return None if slot in self._awake else self._at_rest(slot)
+
+    def _at_rest(self, slot: Slot) -> Partition:
         kept = self.asleep.get(slot.number)
         return kept[0] if kept is not None else self.load(slot.number)[0]
 
@@ -177,15 +181,38 @@ class Residents:
         """The slots of a queue that are awake now."""
         return [slot for slot in self._awake if slot.queue is queue]
 
-    def introduce(self, queue: Queue, group: int) -> None:
-        """Every partition of the queue is to say what it has for a group that nobody has asked for before."""
-        for slot in queue.slots.values():
-            actor = self.awake(slot)
-            if actor.broken:
-                continue  # meets all groups when it has been rebuilt
-            if group not in actor.state.groups:
-                actor.meet(group)
-            actor.announce()
+    def introduce(self, slot: Slot, group: int) -> None:
+        """The partition is to say what it has for a group that has not been asked for since the start. One that sleeps
+        is not woken for it."""
+        found = self._awake.get(slot)
+        if found is not None:
+            actor = found[0]
+            if not actor.broken:  # else it meets all groups when it has been rebuilt
+                if group not in actor.state.groups:
+                    actor.meet(group)
+                actor.announce()
+        elif slot.number in self._core.catalogue.slots:
+            state = self._at_rest(slot)
+            # Not kept: the partition meets the group when it wakes, and then as here (G2).
+            state = replace(state, groups=dict(state.groups))
+            forget_groups(state, slot.queue)
+            known = slot.queue.groups.numbered(group)
+            if known is not None:
+                if group not in state.groups:
+                    first = first_position(state, self._core.projections.history(slot.number), known)
+                    evolve(state, GroupJoined(group, first), 0)
+                self.speak_for(slot, state, group)
+
+    def speak_for(self, slot: Slot, state: Partition, group: int) -> None:
+        """Tell what the partition has for a group, and when time matters in it, while nobody is awake for it."""
+        options, history = slot.queue.options, self._core.projections.history(slot.number)
+        found = offer(state, group, options, history)
+        held = None
+        if found is None or found.ready_at > self._core.clock.now():
+            held = blocked(state, group, options, history)
+        if found is not None or held is not None:
+            self.router.offer(slot, group, found, held)
+        self.ticker.expect(slot, next_deadline(state, options, history), next_sweep(state, options, history))
 
     def release(self, leases: list[bytes]) -> None:
         """Give back, uncounted, what is left of leases whose asker is not there to get it (L8)."""

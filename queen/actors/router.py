@@ -16,6 +16,7 @@ import trio
 from queen.actors.availability import Offer
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
+from queen.actors.introduction import Introduction
 from queen.actors.lines import Line, Timers
 from queen.actors.mailbox import Granted, Part, PopRequest, Work
 from queen.actors.offers import Offers
@@ -44,6 +45,7 @@ class Router:
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = trio.Event()
         self._offers = Offers(core, house)
+        self._introductions = self._offers.introductions
         self._waiting = Waiting()
         self._timers: Timers[tuple[Slot, int]] = Timers()
         self._tickets = 0
@@ -99,6 +101,8 @@ class Router:
                 if not self._inbox:
                     break
                 self._inbox.popleft()()
+            if self._introductions:
+                self._tell(partial(self._introduced, *self._introductions.step()))
             if self._meet_ready() or self._inbox:
                 await trio.lowlevel.checkpoint()
             else:
@@ -143,12 +147,9 @@ class Router:
         if request.abandoned:
             self._release(request)
             return
-        known = len(self._offers)
         slot = self._offers.choose(request)
-        if len(self._offers) > known:
-            # Partitions were asked for the first time; what they say stands in the inbox in front of this, and may be
-            # better than what was found (O4).
-            self._tell(partial(self._serve, request))
+        if isinstance(slot, Introduction):
+            self._introduce(request, slot)
             return
         if slot is None and not request.granted and not request.wait:
             slot = self._offers.in_between(request)
@@ -160,6 +161,27 @@ class Router:
             self._waiting.park(request)
         elif not self._await_ticks(request):
             request.reply.set(self._offers.held(request))
+
+    def _introduce(self, request: PopRequest, introduction: Introduction) -> None:
+        """Let the pop wait until its group has been introduced to what it asks for."""
+        if self._closing:
+            request.reply.set(self._offers.held(request))
+        elif request.scope.partition is not None:
+            request.introduced = True
+            self._house.introduce(introduction.queue.slots[request.scope.partition], introduction.group)
+            self._tell(partial(self._serve, request))  # behind what the partition says
+        elif introduction.long and request.wait and not request.granted:
+            self._waiting.park(request)
+        else:
+            introduction.askers.append(request)
+
+    def _introduced(self, askers: list[PopRequest], over: Introduction | None) -> None:
+        """Carried out behind what the partitions said that were asked last."""
+        line = self._offers.known(over.queue, over.group) if over is not None else None
+        if line is not None and line.introduction is over:
+            line.introduction = None
+        for request in askers:
+            self._serve(request)
 
     def _await_ticks(self, request: PopRequest) -> bool:
         """Whether the pop is to be served again, once, when partitions have done what is due now: it is not to find
@@ -319,7 +341,7 @@ class Router:
                     self._offers.line(queue, request)
 
     def _drain(self) -> None:
-        for request in self._waiting.drain():
+        for request in [*self._waiting.drain(), *self._introductions.drain()]:
             request.reply.set(self._offers.held(request))
 
 
