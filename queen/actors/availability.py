@@ -92,6 +92,11 @@ def offer(state: Partition, group: int, options: QueueOptions, history: History)
     return Offer(closes, result.head_at, "buffered") if closes > result.ready_at else result
 
 
+def timeless(options: QueueOptions) -> bool:
+    """Whether time alone changes nothing: what was never delivered is available from its push on, and stays so."""
+    return not (options.delayed_processing or options.window_buffer or options.ttl or options.retention_enabled)
+
+
 def blocked(state: Partition, group: int, options: QueueOptions, history: History) -> Nothing:
     """Why a pop finds nothing, and until when (L3, Z10)."""
     view = state.groups[group]

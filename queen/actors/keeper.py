@@ -79,7 +79,8 @@ class Keeper:
             except StoreFull as error:
                 log.warning("no room for the projections; they are written when there is", reason=str(error))
                 await trio.sleep(FULL_PAUSE_S)
-            self._house.put_to_sleep()
+            while self._house.put_to_sleep():
+                await trio.lowlevel.checkpoint()
 
     def _note_shift(self) -> None:
         """T6: after a jump of the wall clock, the next start must know how far it is off, whatever else happens."""

@@ -4,7 +4,7 @@ Pure. A `Line` orders the available partitions by their oldest available message
 instants. Both let stale entries lie in their heaps until they come up, and bound how many may lie there.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Generic, TypeVar
@@ -17,40 +17,51 @@ from queen.replies import Nothing
 K = TypeVar("K")
 
 _SLACK = 64
+_NUMBER_BITS = 64
+_NUMBER = (1 << _NUMBER_BITS) - 1
 
 
 class Line:
     """The partitions of one queue as one group sees them; not all of them before its `introduction` is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: Mapping[int, Slot]) -> None:
+        """`slots` are all partitions by number."""
         self.introduction: Introduction | None = None
-        self.offers: dict[Slot, Offer] = {}
+        self._slots = slots
+        self._offers: dict[Slot, Offer] = {}
+        # There may be a million available partitions: one number for each, its rank (`_rank`), in both.
         self._ready: dict[Slot, int] = {}
+        self._heap: list[int] = []
         self._taken: dict[Slot, None] = {}
-        self._heap: list[tuple[int, int, Slot]] = []
         self._held: dict[Slot, Nothing] = {}
         self._held_heap: list[tuple[int, int, Slot]] = []
 
     def offer(self, slot: Slot, offer: Offer | None, held: Nothing | None) -> None:
         """The partition says what it has, or what holds its pending messages back."""
         if offer is None:
-            self.offers.pop(slot, None)
+            self._offers.pop(slot, None)
         else:
-            self.offers[slot] = offer
+            self._offers[slot] = offer
         self._ready.pop(slot, None)
         self._taken.pop(slot, None)
         self._hold(slot, held)
 
+    def expected(self, slot: Slot) -> Offer | None:
+        """Its offer, where that is not ready yet."""
+        return self._offers.get(slot)
+
     def set_ready(self, slot: Slot) -> None:
         """Its offer's time has come."""
-        head_at = self.offers[slot].head_at
         self._held.pop(slot, None)
-        if self._ready.get(slot) != head_at:
-            self._ready[slot] = head_at
-            heappush(self._heap, (head_at, slot.number, slot))
-            if len(self._heap) > 2 * len(self._ready) + _SLACK:
-                self._heap = [(head, found.number, found) for found, head in self._ready.items()]
-                heapify(self._heap)
+        self.add_ready(slot, self._offers.pop(slot).head_at)
+
+    def add_ready(self, slot: Slot, head_at: int) -> None:
+        """It has something for whoever comes; the oldest of it was pushed at `head_at`."""
+        rank = self._ready[slot] = _rank(head_at, slot)
+        heappush(self._heap, rank)
+        if len(self._heap) > 2 * len(self._ready) + _SLACK:
+            self._heap = list(self._ready.values())
+            heapify(self._heap)
 
     def take(self, slot: Slot) -> None:
         """A pop is on its way there: count it as not available until the partition speaks again."""
@@ -67,7 +78,7 @@ class Line:
 
     def known(self) -> Iterator[Slot]:
         """The partitions that have something for the group, some of them more than once."""
-        return chain(self.offers, self._held, self._taken)
+        return chain(self._offers, self._ready, self._held, self._taken)
 
     def is_ready(self, slot: Slot) -> bool:
         """Whether a pop would get something there."""
@@ -76,9 +87,10 @@ class Line:
     def best(self) -> tuple[int, Slot] | None:
         """The available partition whose oldest available message is oldest, and when that was pushed."""
         while self._heap:
-            head_at, _, slot = self._heap[0]
-            if self._ready.get(slot) == head_at:
-                return head_at, slot
+            rank = self._heap[0]
+            slot = self._slots.get(rank & _NUMBER)
+            if slot is not None and self._ready.get(slot) == rank:
+                return rank >> _NUMBER_BITS, slot
             heappop(self._heap)
         return None
 
@@ -94,10 +106,6 @@ class Line:
             heappop(self._held_heap)
         return Nothing()
 
-    def drop(self, slot: Slot) -> None:
-        """The partition is gone."""
-        self.offer(slot, None, None)
-
     def _hold(self, slot: Slot, held: Nothing | None) -> None:
         if held is None or held.until is None:
             self._held.pop(slot, None)
@@ -107,6 +115,11 @@ class Line:
             if len(self._held_heap) > 2 * len(self._held) + _SLACK:
                 self._held_heap = [(nothing.until or 0, found.number, found) for found, nothing in self._held.items()]
                 heapify(self._held_heap)
+
+
+def _rank(head_at: int, slot: Slot) -> int:
+    """Orders partitions by their oldest available message (O3), and then by number."""
+    return head_at << _NUMBER_BITS | slot.number
 
 
 class Timers(Generic[K]):

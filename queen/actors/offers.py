@@ -31,7 +31,7 @@ class Offers:
         """The line of a group, None where nobody has asked for it. The default group is always asked for."""
         line = self._lines.get((queue.number, group))
         if line is None and group == DEFAULT_GROUP:
-            line = self._lines[queue.number, group] = Line()
+            line = self._lines[queue.number, group] = Line(self._core.catalogue.slots)
         return line
 
     def drop(self, queue: Queue, group: int | None) -> None:
@@ -114,7 +114,7 @@ class Offers:
         group = self.group(queue, request)
         line = self._lines.get((queue.number, group.number))
         if line is None:
-            line = self._lines[queue.number, group.number] = Line()
+            line = self._lines[queue.number, group.number] = Line(self._core.catalogue.slots)
             if group.number:
                 line.introduction = self.introductions.begin(queue, group.number)
         return line

@@ -16,13 +16,13 @@ from queen.actors.core import Core
 from queen.actors.mailbox import Part, Work
 from queen.actors.partition import PartitionActor, first_position, forget_groups
 from queen.actors.partition_state import Partition, evolve
-from queen.actors.snapshots import VERSION, partition_row, read_partition
+from queen.actors.snapshots import pack_partition, unpack_partition
 from queen.commands import Release
-from queen.errors import ChainBroken, QueenError
+from queen.errors import QueenError
 from queen.events import GroupJoined
 from queen.messages import Caller
 from queen.names import SECOND
-from queen.store.format import pack_row, partition_of, unpack, unpack_row
+from queen.store.format import partition_of, unpack
 from queen.store.journal import Change, Table
 from queen.store.keys import u64
 
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
 IDLE = 60 * SECOND
 """How long an awake partition may have nothing to do before it is put to sleep, in µs."""
+AWAKE = 10_000
+"""Partitions that may be awake, some 8 kB each; with more of them, `BRIEF` is what they may have nothing to do."""
+BRIEF = 1 * SECOND
+ENDED_AT_ONCE = 64
+"""Partitions put to sleep before others may run."""
 
 _SERVER = Caller("server")
 
@@ -100,10 +105,7 @@ class Residents:
         row = self._core.journal.get(Table.PARTITIONS, u64(number))
         if row is None:
             return Partition(number), 0
-        values = unpack_row(row)
-        if values[0] != VERSION:
-            raise ChainBroken(f"The snapshot of partition {number} has an unknown version.")
-        seq, _, _, _, _, state = read_partition(number, values)
+        seq, _, _, _, _, state = unpack_partition(number, row)
         return state, seq
 
     def refold(self, number: int) -> tuple[Partition, int]:
@@ -153,29 +155,39 @@ class Residents:
         found = self._awake.get(slot)
         if found is None:
             state, seq = self.asleep[slot.number]
-            row = partition_row(slot, state, seq, set())
+            unrecorded: set[int] = set()
         elif found[0].broken:
             self._dirty.add(slot)
             return None
         else:
             actor = found[0]
-            row = partition_row(slot, actor.state, actor.recorded_seq, set(actor.unrecorded))
-        return Change(Table.PARTITIONS, u64(slot.number), pack_row(row))
+            state, seq, unrecorded = actor.state, actor.recorded_seq, set(actor.unrecorded)
+        history = self._core.projections.history(slot.number)
+        return Change(Table.PARTITIONS, u64(slot.number), pack_partition(slot, state, seq, unrecorded, history))
 
     def retire(self, slots: list[Slot]) -> None:
         """These have durable snapshots: forget states that nobody is awake for."""
         for slot in slots:
-            if slot not in self._dirty:
-                self.asleep.pop(slot.number, None)
+            if slot not in self._dirty and self.asleep.pop(slot.number, None) is not None:
+                slot.rest()
 
-    def put_to_sleep(self) -> None:
-        """End the actors that have been idle for long and are clean."""
-        before = self._core.clock.now() - IDLE
+    def put_to_sleep(self) -> bool:
+        """End some of the actors that have been idle for long, or, where very many are awake, for a moment, and are
+        clean. Says whether there may be more of them."""
+        now = self._core.clock.now()
+        spare, ended = AWAKE - len(self._awake), 0
         for slot, (actor, scope) in list(self._awake.items()):
-            resting = actor.busy or actor.broken or actor.quarantined or slot in self._dirty
-            if actor.idle_since < before and not resting:
+            if actor.idle_since >= now - (IDLE if spare >= 0 else BRIEF):
+                continue
+            if not (actor.busy or actor.broken or actor.quarantined or slot in self._dirty):
                 del self._awake[slot]
                 scope.cancel()
+                slot.rest()
+                spare += 1
+                ended += 1
+                if ended == ENDED_AT_ONCE:
+                    return True
+        return False
 
     def awake_in(self, queue: Queue) -> list[Slot]:
         """The slots of a queue that are awake now."""

@@ -25,7 +25,7 @@ from queen.actors.ticker import Ticker
 from queen.actors.waiting import Waiting
 from queen.commands import Pop
 from queen.errors import QueenError, QueueGone, ShuttingDown
-from queen.names import SECOND
+from queen.names import DEFAULT_GROUP, SECOND
 from queen.options import STRICT
 from queen.replies import Grant, Nothing
 
@@ -77,6 +77,12 @@ class Router:
     def offer(self, slot: Slot, group: int, offer: Offer | None, held: Nothing | None) -> None:
         """A partition says what it has for a group, see `Line.offer`."""
         self._tell(partial(self._offered, slot, group, offer, held))
+
+    def begin_with(self, slot: Slot, head_at: int) -> None:
+        """At the start: the partition has something for the default group, the oldest of it pushed at `head_at`."""
+        line = self._offers.known(slot.queue, DEFAULT_GROUP)
+        assert line is not None, "the default group is always known"
+        line.add_ready(slot, head_at)
 
     def reconsider(self, queue: Queue) -> None:
         """The queue's options have changed: every partition with something in it is to speak again (T5)."""
@@ -308,12 +314,12 @@ class Router:
 
     def _time_for(self, slot: Slot, group: int, now: int) -> None:
         line = self._offers.known(slot.queue, group) if slot.number in self._core.catalogue.slots else None
-        offer = line.offers.get(slot) if line is not None else None
+        offer = line.expected(slot) if line is not None else None
         if line is None or offer is None:
             return
         if offer.ready_at > now:
             self._timers.set((slot, group), offer.ready_at)
-        elif not line.is_ready(slot):
+        else:
             self._ready(line, slot, group)
 
     def _reconsider(self, queue: Queue) -> None:
