@@ -4,8 +4,10 @@ A partition is a row of PARTITIONS and the records behind it. States that are ne
 also while nobody is awake for them, until the keeper has written them.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import trio
@@ -35,8 +37,8 @@ IDLE = 60 * SECOND
 AWAKE = 10_000
 """Partitions that may be awake, some 8 kB each; with more of them, `BRIEF` is what they may have nothing to do."""
 BRIEF = 1 * SECOND
-ENDED_AT_ONCE = 64
-"""Partitions put to sleep before others may run."""
+LOOKED_AT = 64
+"""Partitions that may be put to sleep before others may run."""
 
 _SERVER = Caller("server")
 
@@ -53,6 +55,7 @@ class Residents:
         self.ticker: Ticker
         self._awake: dict[Slot, tuple[PartitionActor, trio.CancelScope]] = {}
         self.asleep: dict[int, tuple[Partition, int]] = {}
+        self._round: Iterator[Slot] = iter(())
         self._dirty: set[Slot] = set()
         self.checkpoint = 0
         self.leases: dict[bytes, Slot] = {}
@@ -172,22 +175,22 @@ class Residents:
                 slot.rest()
 
     def put_to_sleep(self) -> bool:
-        """End some of the actors that have been idle for long, or, where very many are awake, for a moment, and are
-        clean. Says whether there may be more of them."""
-        now = self._core.clock.now()
-        spare, ended = AWAKE - len(self._awake), 0
-        for slot, (actor, scope) in list(self._awake.items()):
-            if actor.idle_since >= now - (IDLE if spare >= 0 else BRIEF):
+        """Look at some of the actors, and end those that are clean and have been idle for long, or, where very many are
+        awake, for a moment. Says whether there are more to be looked at in this round."""
+        before = self._core.clock.now() - (IDLE if len(self._awake) <= AWAKE else BRIEF)
+        looked_at = list(islice(self._round, LOOKED_AT))
+        for slot in looked_at:
+            actor, scope = self._awake.get(slot, (None, None))
+            if actor is None or scope is None or actor.idle_since >= before:
                 continue
             if not (actor.busy or actor.broken or actor.quarantined or slot in self._dirty):
                 del self._awake[slot]
                 scope.cancel()
                 slot.rest()
-                spare += 1
-                ended += 1
-                if ended == ENDED_AT_ONCE:
-                    return True
-        return False
+        if len(looked_at) < LOOKED_AT:
+            self._round = iter(list(self._awake))
+            return False
+        return True
 
     def awake_in(self, queue: Queue) -> list[Slot]:
         """The slots of a queue that are awake now."""
