@@ -72,7 +72,7 @@ def window_end(state: Partition, view: GroupView, options: QueueOptions, history
     if not options.window_buffer or not view.pending:
         return 0
     window = options.window_buffer * SECOND
-    oldest = min((view.open[position].pushed_at for _, position in view.waiting), default=None)
+    oldest = oldest_waiting(view)
     first = head(state, view, options, history)
     if first is not None and (oldest is None or first.pushed_at < oldest):
         oldest = first.pushed_at
@@ -103,14 +103,14 @@ def blocked(state: Partition, group: int, options: QueueOptions, history: Histor
     if not view.pending:
         return Nothing()
     if options.ordering == STRICT and view.leases:
-        return Nothing("leased", min(lease.expires_at for lease in view.leases.values()))
+        return Nothing("leased", view.next_expiry)
     found = offer(state, group, options, history)
     return Nothing() if found is None else Nothing(found.because, found.ready_at)
 
 
 def next_deadline(state: Partition, options: QueueOptions, history: History) -> int | None:
     """When time next changes by itself what pops get (a lease, a ttl ends), or None."""
-    deadlines = [lease.expires_at for view in state.groups.values() for lease in view.leases.values()]
+    deadlines = [view.expiries[0][0] for view in state.groups.values() if view.expiries]
     if options.ttl:
         ttl = options.ttl * SECOND
         deadlines += [at + ttl for at in oldest_pending(state, options, history)]
@@ -122,11 +122,17 @@ def next_sweep(state: Partition, options: QueueOptions, history: History) -> int
     return min(retention_deadlines(state, options, history), default=None) if options.retention_enabled else None
 
 
+def oldest_waiting(view: GroupView) -> int | None:
+    """When the oldest of the returned messages was pushed: later positions are not older (N4)."""
+    return view.open[view.places[0]].pushed_at if view.places else None
+
+
 def oldest_pending(state: Partition, options: QueueOptions, history: History) -> Iterator[int]:
     """For each group, when its oldest pending messages were pushed: those returned, and the first fresh one."""
     for view in state.groups.values():
-        if view.waiting:
-            yield min(view.open[position].pushed_at for _, position in view.waiting)
+        oldest = oldest_waiting(view)
+        if oldest is not None:
+            yield oldest
         first = head(state, view, options, history)
         if first is not None:
             yield first.pushed_at
@@ -138,10 +144,9 @@ def retention_deadlines(state: Partition, options: QueueOptions, history: Histor
     if options.retention_seconds:
         span = options.retention_seconds * SECOND
         view = state.groups[0]
-        pushed = [view.open[position].pushed_at for _, position in view.waiting]
         first = head(state, view, options, history)
-        pushed += [first.pushed_at] if first is not None else []
-        deadlines += [min(pushed) + span] if pushed else []
+        pushed = [oldest_waiting(view), None if first is None else first.pushed_at]
+        deadlines += [at + span for at in pushed if at is not None]
     if options.completed_retention_seconds:
         record = next(history.settlements(state.swept_seq), None)
         if record is not None:
@@ -151,7 +156,7 @@ def retention_deadlines(state: Partition, options: QueueOptions, history: Histor
 
 def _strict_offer(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Offer | None:
     if view.waiting:
-        first = view.open[min(position for _, position in view.waiting)]
+        first = view.open[view.places[0]]
         return Offer(first.available_at, first.pushed_at, _cause(first.because))
     message = head(state, view, options, history)
     return None if message is None else Offer(message.ready_at, message.pushed_at, "delayed")

@@ -1,5 +1,4 @@
-"""The keeper: writes what records have changed into the projections, in the background, and puts idle partitions
-to sleep.
+"""The keeper: writes what records have changed into the projections, in the background.
 
 A checkpoint says: everything up to record S is in the tables. Snapshots may be newer than S; each says up to which
 record it goes. So a partition's snapshot is made while others go on, and a start folds the records behind S,
@@ -79,8 +78,6 @@ class Keeper:
             except StoreFull as error:
                 log.warning("no room for the projections; they are written when there is", reason=str(error))
                 await trio.sleep(FULL_PAUSE_S)
-            while self._house.put_to_sleep():
-                await trio.lowlevel.checkpoint()
 
     def _note_shift(self) -> None:
         """T6: after a jump of the wall clock, the next start must know how far it is off, whatever else happens."""

@@ -18,7 +18,7 @@ from queen.actors.core import Core
 from queen.actors.decision import Decision
 from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
 from queen.actors.partition_rules import decide
-from queen.actors.partition_state import Partition, evolve
+from queen.actors.partition_state import Partition, evolve, leases_touched
 from queen.actors.sealing import readable, sealed
 from queen.commands import PartitionCommand, Pop, Tick
 from queen.errors import Busy, Quarantined, QueueGone, Unavailable
@@ -56,7 +56,6 @@ class PartitionActor:
         self.broken = False
         self.quarantined = False
         self.deadline: int | None = None
-        self._leases = _leases(state)
         self.idle_since = core.clock.now()
         self._crash: tuple[str, int] = ("", 0)
         self._send, self._receive = trio.open_memory_channel[Work](MAILBOX_SIZE)
@@ -157,7 +156,10 @@ class PartitionActor:
     def apply(self, decision: Decision, now: int, shift: int) -> None:
         """Change the state."""
         for event in decision.events:
+            touched = leases_touched(self.state, event)
             evolve(self.state, event, now, self._shown(event, now, shift))
+            for group, lease in touched:
+                self._note_lease(lease, runs=lease in self.state.groups[group].leases)
 
     def record(self, decision: Decision, caller: Caller, now: int, shift: int) -> int:
         """Hand the events to the writer, those of a group behind the event that it has joined. Returns the shift that
@@ -187,7 +189,6 @@ class PartitionActor:
         options = self.slot.queue.options
         view = self.state.groups[DEFAULT_GROUP]
         self.slot.tell(view.counts, view.cursor)
-        self._note_leases()
         self.deadline = availability.next_deadline(self.state, options, self.history)
         now = self._core.clock.now()
         for group in self.state.groups:
@@ -198,14 +199,11 @@ class PartitionActor:
             self._house.router.offer(self.slot, group, offer, held)
         self._house.ticker.expect(self.slot, self.deadline, availability.next_sweep(self.state, options, self.history))
 
-    def _note_leases(self) -> None:
-        leases = _leases(self.state)
-        if leases != self._leases:
-            for lease in self._leases - leases:
-                self._house.leases.pop(lease, None)
-            for lease in leases - self._leases:
-                self._house.leases[lease] = self.slot
-            self._leases = leases
+    def _note_lease(self, lease: bytes, *, runs: bool) -> None:
+        if runs:
+            self._house.leases[lease] = self.slot
+        else:
+            self._house.leases.pop(lease, None)
 
     def meet(self, group: int) -> None:
         """Let a group begin here, in memory; it is recorded with the first thing that the group gets (W5)."""
@@ -247,13 +245,25 @@ class PartitionActor:
             self.broken = False
             forget_groups(self.state, self.slot.queue)
             self.meet_all()
+            for view in self.state.groups.values():
+                for lease in view.leases:
+                    self._note_lease(lease, runs=True)
             self.announce()
         except Exception as error:
             self.crashed(error)
 
+    def at_rest(self) -> Partition:
+        """The state for nobody to be awake for, without groups of which nothing is recorded: they are met again."""
+        for group in self.unrecorded:
+            self.state.groups.pop(group, None)
+        self.unrecorded.clear()
+        return self.state
+
     def part_from(self, group: int) -> None:
         """A group of the queue is gone, and with it all that the partition knows of it."""
-        self.state.groups.pop(group, None)
+        view = self.state.groups.pop(group, None)
+        for lease in view.leases if view is not None else ():
+            self._note_lease(lease, runs=False)
         self.unrecorded.pop(group, None)
         self.announce()
 
@@ -309,10 +319,6 @@ def first_position(state: Partition, history: History, group: Group) -> int:
 
 def _belongs(run: PushedRun, group: Group) -> bool:
     return run.seq > group.after_seq and run.shown_at >= group.from_at
-
-
-def _leases(state: Partition) -> set[bytes]:
-    return {lease for view in state.groups.values() for lease in view.leases}
 
 
 def _group(slot: Slot, number: int) -> Group:

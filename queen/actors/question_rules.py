@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from queen.actors.availability import head
+from queen.actors.availability import head, oldest_waiting
 from queen.actors.decision import Decision
 from queen.actors.partition_state import GroupView, Open, Partition
 from queen.commands import Census, Look, Status, Survey
@@ -29,17 +29,15 @@ def census(state: Partition, command: Census, now: int, options: QueueOptions, h
 
 def progress(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Progress:
     """How far a group has got."""
-    oldest = [view.open[position].pushed_at for _, position in view.waiting]
     first = head(state, view, options, history) if view.pending > len(view.waiting) else None
-    if first is not None:
-        oldest.append(first.pushed_at)
+    pushed = [oldest_waiting(view), None if first is None else first.pushed_at]
     return Progress(
         view.cursor,
         state.next_position,
         view.pending,
         view.processing,
         view.dead_letter,
-        min(oldest, default=None),
+        min((at for at in pushed if at is not None), default=None),
     )
 
 

@@ -38,7 +38,9 @@ AWAKE = 10_000
 """Partitions that may be awake, some 8 kB each; with more of them, `BRIEF` is what they may have nothing to do."""
 BRIEF = 1 * SECOND
 LOOKED_AT = 64
-"""Partitions that may be put to sleep before others may run."""
+"""Partitions that may be put to sleep before others may run, some 30 µs each; more only where as many wake."""
+ROUND_S = 1.0
+"""How often all that are awake are looked at, in seconds."""
 
 _SERVER = Caller("server")
 
@@ -56,7 +58,10 @@ class Residents:
         self._awake: dict[Slot, tuple[PartitionActor, trio.CancelScope]] = {}
         self.asleep: dict[int, tuple[Partition, int]] = {}
         self._round: Iterator[Slot] = iter(())
+        self._woken = 0
+        self._crowded = trio.Event()
         self._dirty: set[Slot] = set()
+        self._writing: set[Slot] = set()
         self.checkpoint = 0
         self.leases: dict[bytes, Slot] = {}
 
@@ -73,6 +78,9 @@ class Residents:
         actor.meet_all()
         scope = trio.CancelScope()
         self._awake[slot] = actor, scope
+        self._woken += 1
+        if len(self._awake) > AWAKE:
+            self._crowded.set()
         self._nursery.start_soon(_live, actor, scope, name=f"partition {slot.number}")
         return actor
 
@@ -144,14 +152,16 @@ class Residents:
         return found is not None and found[0].quarantined
 
     def take_dirty(self) -> list[Slot]:
-        """The slots to write snapshots of; they count as clean from now on."""
+        """The slots to write snapshots of; they count as clean from now on. `retire` or `still_dirty` follows."""
         taken = [slot for slot in self._dirty if slot.number in self._core.catalogue.slots]
         self._dirty.clear()
+        self._writing.update(taken)
         return taken
 
     def still_dirty(self, slots: list[Slot]) -> None:
         """Their snapshots were not written after all."""
         self._dirty.update(slots)
+        self._writing.difference_update(slots)
 
     def snapshot(self, slot: Slot) -> Change | None:
         """The row of the partition as it is now, None where its state can't be trusted."""
@@ -170,24 +180,38 @@ class Residents:
 
     def retire(self, slots: list[Slot]) -> None:
         """These have durable snapshots: forget states that nobody is awake for."""
+        self._writing.difference_update(slots)
         for slot in slots:
             if slot not in self._dirty and self.asleep.pop(slot.number, None) is not None:
                 slot.rest()
 
+    async def run(self) -> None:
+        """Put partitions to sleep until cancelled."""
+        while True:
+            with trio.move_on_after(ROUND_S):
+                await self._crowded.wait()
+            self._crowded = trio.Event()
+            while self.put_to_sleep():
+                await trio.lowlevel.checkpoint()
+
     def put_to_sleep(self) -> bool:
-        """Look at some of the actors, and end those that are clean and have been idle for long, or, where very many are
-        awake, for a moment. Says whether there are more to be looked at in this round."""
+        """Look at some of the actors, twice as many as were woken since the last time, and end those that have been
+        idle for long, or, where very many are awake, for a moment. What no snapshot holds of them yet is kept. Says
+        whether there are more to be looked at in this round."""
         before = self._core.clock.now() - (IDLE if len(self._awake) <= AWAKE else BRIEF)
-        looked_at = list(islice(self._round, LOOKED_AT))
+        count, self._woken = max(LOOKED_AT, 2 * self._woken), 0
+        looked_at = list(islice(self._round, count))
         for slot in looked_at:
             actor, scope = self._awake.get(slot, (None, None))
             if actor is None or scope is None or actor.idle_since >= before:
                 continue
-            if not (actor.busy or actor.broken or actor.quarantined or slot in self._dirty):
+            if not (actor.busy or actor.broken or actor.quarantined):
+                if slot in self._dirty or slot in self._writing:
+                    self.asleep[slot.number] = actor.at_rest(), actor.recorded_seq
                 del self._awake[slot]
                 scope.cancel()
                 slot.rest()
-        if len(looked_at) < LOOKED_AT:
+        if len(looked_at) < count:
             self._round = iter(list(self._awake))
             return False
         return True

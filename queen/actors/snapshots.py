@@ -165,6 +165,8 @@ def _view_from(row: list[Any]) -> GroupView:
         lease = view.leases[id] = Lease(id, expires_at, leased_at, worker, set(positions))
         for position in positions:
             view.open[position].lease = lease
+    view.expiries = sorted((lease.expires_at, lease.id) for lease in view.leases.values())
+    view.places = sorted(position for position, message in view.open.items() if message.lease is None)
     view.waiting = sorted(
         (message.available_at, position) for position, message in view.open.items() if message.lease is None
     )

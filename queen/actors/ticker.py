@@ -108,10 +108,14 @@ class Ticker:
         now = self._core.clock.now()
         self._carried_out = trio.Event()
         self._round.clear()
+        count = 0
         for slot in islice(self._due(now), AT_ONCE):
             self._tick(slot, urgent=True)
-        for slot in islice(self._sweeps.due(now), max(1, AT_ONCE - len(self._round))):
+            count += 1
+            await trio.lowlevel.checkpoint()
+        for slot in islice(self._sweeps.due(now), max(1, AT_ONCE - count)):
             self._tick(slot, urgent=False)
+            await trio.lowlevel.checkpoint()
         if self._round:
             with trio.move_on_after(PATIENCE_S):
                 await self._carried_out.wait()
@@ -137,13 +141,14 @@ class Ticker:
         if slot.number not in self._core.catalogue.slots or slot in self._ticking:
             return  # one that is ticking says afterwards when it is to tick again
         work = Work((Part(slot, Tick()),), _SERVER, decided=partial(self._ticked, slot, urgent))
-        try:
-            self._house.awake(slot).put(work)
-        except QueenError:
-            return  # a full mailbox ticks with its next command, and says then when it is to tick again
         self._ticking.add(slot)
         self._round.add(slot)
         self._urgent += urgent
+        try:
+            self._house.awake(slot).put(work)
+        except QueenError as error:
+            # A full mailbox ticks with its next command, and says then when it is to tick again.
+            self._ticked(slot, urgent, None, error)
 
     def _ticked(self, slot: Slot, urgent: bool, replies: list[Any] | None, error: BaseException | None) -> None:
         self._ticking.discard(slot)

@@ -15,7 +15,7 @@ import msgspec
 from queen.actors.availability import Offer, next_deadline, next_sweep, offer
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.partition_rules import decide
-from queen.actors.partition_state import GroupView, Partition, evolve
+from queen.actors.partition_state import GroupView, Partition, ended_leases, evolve
 from queen.actors.snapshots import partition_row, read_partition
 from queen.commands import (
     Ack,
@@ -312,6 +312,11 @@ class PartitionHarness:
         assert view.waiting == sorted(
             (message.available_at, place) for place, message in view.open.items() if message.lease is None
         )
+        assert view.places == sorted(place for _, place in view.waiting)
+        assert view.next_expiry == min((lease.expires_at for lease in view.leases.values()), default=None)
+        assert {(lease.expires_at, lease.id) for lease in view.leases.values()} <= set(view.expiries)
+        ended = [lease for lease in view.leases.values() if lease.expires_at <= self.now]
+        assert list(ended_leases(view, self.now)) == sorted(ended, key=lambda lease: (lease.expires_at, lease.id))
         for place, message in view.open.items():
             assert place < view.cursor
             assert place not in self.state.deleted
