@@ -3,8 +3,8 @@
 from typing import Any, NoReturn
 
 from queen.actors.partition_rules import decide
-from queen.actors.partition_state import ended_leases, evolve, leases_touched
-from queen.commands import Ack, AckEntry, Extend, PartitionCommand, Pop
+from queen.actors.partition_state import ended_leases, leases_touched
+from queen.commands import Ack, AckEntry, Extend, PartitionCommand, Pop, Survey, Tick
 from queen.names import SECOND
 from queen.options import QueueOptions
 from tests.model.world import PartitionHarness
@@ -53,7 +53,7 @@ def run(world: PartitionHarness, command: PartitionCommand) -> Any:
     decision = decide(world.state, command, world.now, world.options, world.history)
     for event in decision.events:
         leases_touched(world.state, event)
-        evolve(world.state, event, world.now)
+    world._commit(decision.events)
     return decision.reply
 
 
@@ -69,3 +69,23 @@ def test_leases_that_have_ended_are_found_without_the_others() -> None:
     Counted.looks = 0
     assert len(list(ended_leases(view, world.now + 99 * SECOND))) == 5
     assert Counted.looks < 20
+
+
+def test_completed_messages_below_a_large_leased_block_are_found_at_once() -> None:
+    """S5: by one question, whether the block is leased, waits again, or a part of it is done."""
+    world = PartitionHarness(QueueOptions(ordering="relaxed", lease_time=100))
+    world.push(count=8000)
+    run(world, Pop(0, 100, b"done", auto_ack=True))
+    for number in range(7):
+        run(world, Pop(0, 1000, number.to_bytes(16)))
+    wanted = tuple(range(100, 92, -1))
+    assert run(world, Survey(0, "completed", 2**62, 8)).positions == wanted
+    run(world, Ack(0, tuple(AckEntry(place, "completed") for place in (7100, 5000))))
+    assert run(world, Survey(0, "completed", 2**62, 1)).positions == (7100,)
+    assert run(world, Survey(0, "completed", 7100, 1)).positions == (5000,)
+    while world.next_deadline() is not None:
+        world.now = max(world.now, world.next_deadline() or 0)
+        run(world, Tick())
+    assert len(world.state.groups[0].waiting) == 6998
+    assert run(world, Survey(0, "completed", 7100, 10)).positions == (5000, *wanted, 92)
+    assert run(world, Survey(0, "pending", 7000, 2)).positions == (6999, 6998)
