@@ -72,9 +72,7 @@ class Plan:
 
     def receipts(self, replies: Sequence[Any]) -> list[Receipt]:
         """The answer, in the order of the request (P3), from the partitions' replies in the order of `places`."""
-        by_place: dict[tuple[str, str], tuple[Pushed, ...]] = self._settled | dict(
-            zip(self.places, replies, strict=True)
-        )
+        by_place = self._settled | dict(zip(self.places, replies, strict=True))
         pushed = [by_place[place][index] for place, index, _ in self._where]
         ids = uuid_texts(id for id, _ in pushed)
         names = uuid_texts(id + 1 for id, _ in pushed)

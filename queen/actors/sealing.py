@@ -15,7 +15,6 @@ from queen.replies import Grant
 from queen.store.keyring import KeyRing, missing
 from queen.store.records import Records
 
-
 Opens = Callable[[PushedRun, int], None]
 """Raises where the message at a position of a run can't be opened."""
 

@@ -11,6 +11,7 @@ PROMETHEUS: Final = "text/plain"
 OPENMETRICS: Final = "application/openmetrics-text"
 HTML: Final = "text/html"
 DOCUMENT: Final = "application/json"
+YAML: Final = "application/yaml"
 
 FIGURES: Final = (
     Operation(
@@ -130,6 +131,8 @@ SERVER: Final = (
         {200: answers.Compacted},
         about="Makes the file anew, without what is deleted, while everything goes on; answers when it is in use.",
     ),
-    Operation("GET", "/docs", "The server", "This page", {200: HTML}),
-    Operation("GET", "/openapi.json", "The server", "This document", {200: DOCUMENT}),
+    Operation("GET", "/", "The server", "Where to begin", {200: answers.Entrance}),
+    Operation("GET", "/docs", "The server", "The manual", {200: HTML}),
+    Operation("GET", "/openapi.json", "The server", "The HTTP interface for programs", {200: DOCUMENT}),
+    Operation("GET", "/asyncapi.yaml", "The server", "The WebSocket for programs", {200: YAML}),
 )

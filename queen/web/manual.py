@@ -3,9 +3,9 @@ would have to be fetched. What it looks like stands in `static/docs.html`."""
 
 import re
 import shlex
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 import jinja2
 import msgspec
@@ -14,8 +14,9 @@ from markupsafe import Markup, escape
 from queen.broker import Broker
 from queen.web.dashboard import EVENTS
 from queen.web.exchange import Answer, Asked
-from queen.web.openapi import document
+from queen.web.openapi import document as openapi_document
 from queen.web.operation import Traffic
+from queen.web.render import document
 from queen.web.schemas import Schema
 
 _HOST: Final = re.compile(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", re.ASCII)
@@ -23,6 +24,16 @@ _HEADERS: Final = (
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
 )
+
+
+async def entrance(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
+    """`GET /`: where to go from here."""
+    return document({"name": "Queen", "docs": "/docs", "openapi": "/openapi.json", "asyncapi": "/asyncapi.yaml"})
+
+
+async def asyncapi(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
+    """`GET /asyncapi.yaml`: the WebSocket's events, described for programs."""
+    return Answer(200, _static("asyncapi.yaml").encode(), kind=b"application/yaml")
 
 
 async def page(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
@@ -35,7 +46,7 @@ async def page(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
 @lru_cache(maxsize=8)
 def rendered(host: str) -> str:
     """The page, for a server that is reached as `host`."""
-    whole = document()
+    whole = openapi_document()
     groups: dict[str, list[Schema]] = {tag["name"]: [] for tag in whole["tags"]}
     for path, methods in whole["paths"].items():
         for method, operation in methods.items():
@@ -70,5 +81,9 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
     environment.filters["prose"] = _prose
-    source: Any = files("queen.web").joinpath("static", "docs.html").read_text(encoding="utf-8")
-    return environment.from_string(source)
+    return environment.from_string(_static("docs.html"))
+
+
+@cache
+def _static(name: str) -> str:
+    return files("queen.web").joinpath("static", name).read_text(encoding="utf-8")

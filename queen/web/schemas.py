@@ -97,15 +97,7 @@ Instant = Annotated[str, Meta(extra_json_schema=_component("Instant"))]
 Uuid = Annotated[str, Meta(extra_json_schema=UUID)]
 Count = Annotated[int, Meta(extra_json_schema=COUNT)]
 Amount = Annotated[float, Meta(extra_json_schema={"minimum": 0})]
-Duration = Annotated[
-    str,
-    Meta(
-        extra_json_schema={
-            "description": "Seconds in tenths, or the two largest units.",
-            "examples": ["2.5s", "7m 17s"],
-        }
-    ),
-]
+Duration = Annotated[str, Meta(extra_json_schema={"description": "As text.", "examples": ["2.5s", "7m 17s"]})]
 Delay = Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": MAX_SPAN_S, "description": "Seconds."})]
 Span = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": MAX_SPAN_S, "description": "Seconds."})]
 Text = Annotated[str, Meta(extra_json_schema={"description": "Any text."})]

@@ -101,9 +101,9 @@ async def test_a_push_of_nothing_but_duplicates_makes_nothing(autojump_clock: An
         ]
         (result,) = await queen.transaction([elsewhere])
         assert result == receipts
-        assert (journal.head, catalogue.queues.keys(), list(catalogue.queues["q"].slots)) == (
-            head, {"q"}, ["Default", "a"],
-        )  # fmt: skip
+        assert journal.head == head
+        assert catalogue.queues.keys() == {"q"}
+        assert list(catalogue.queues["q"].slots) == ["Default", "a"]
         # Where something is new, its place is made, and no other.
         receipts = await queen.push_many([*elsewhere, NewMessage(queue="s", partition="c", payload=1)])
         assert [receipt.status for receipt in receipts] == ["duplicate"] * 3 + ["queued"]
