@@ -13,7 +13,7 @@ HTML: Final = "text/html"
 DOCUMENT: Final = "application/json"
 YAML: Final = "application/yaml"
 
-FIGURES: Final = (
+RESOURCES: Final = (
     Operation(
         "GET",
         "/api/v1/resources/queues",
@@ -41,6 +41,9 @@ FIGURES: Final = (
     Operation("GET", "/api/v1/resources/namespaces", "Queues", "All namespaces", {200: figures.Namespaces}),
     Operation("GET", "/api/v1/resources/tasks", "Queues", "All tasks", {200: figures.Tasks}),
     Operation("GET", "/api/v1/resources/overview", "Queues", "Everything in numbers", {200: figures.Overview}),
+)
+
+ANALYTICS: Final = (
     Operation(
         "GET",
         "/api/v1/analytics/queue/<queue>",
@@ -71,7 +74,7 @@ FIGURES: Final = (
         "Figures",
         "Counts of a namespace or task",
         {200: figures.QueuesStatistics},
-        (NAMESPACE, TASK),
+        (NAMESPACE._replace(example="shop"), TASK),
     ),
     Operation("GET", "/api/v1/analytics/queue-depths", "Figures", "How much waits", {200: figures.QueueDepths}),
     Operation(
