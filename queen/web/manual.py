@@ -56,7 +56,10 @@ def rendered(host: str) -> str:
         known = {"method": row.method, "path": path, "command": command(host, row, operation)}
         groups[row.group].append({"description": "", **operation, **known})
     events = [name for name, _ in EVENTS.values()]
-    return _template().render(**whole, groups=groups, events=events)
+    schemas = whole["components"]["schemas"]
+    return _template().render(
+        **whole, groups=groups, events=events, struct=lambda schema: schemas[schema["$ref"].rsplit("/", 1)[1]]
+    )
 
 
 def command(host: str, row: Operation, operation: Schema) -> str:
