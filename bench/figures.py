@@ -10,6 +10,7 @@ import json
 import re
 import signal
 import time
+from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -73,10 +74,10 @@ def consume(server: Served) -> None:
     drive(server.port, 4, following, seconds=3600)
 
 
-def ask(server: Served) -> dict[str, dict[str, float]]:
+def ask(server: Served, routes: Iterable[str] = ROUTES) -> dict[str, dict[str, float]]:
     """For each route the time of the first request, the median and the longest of the others, and its size."""
     found = {}
-    for route in ROUTES:
+    for route in routes:
         rounds = iter(range(ROUNDS))
         size = 0
 

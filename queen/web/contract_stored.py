@@ -106,7 +106,7 @@ CONSUMER_GROUPS: Final = (
         body=wire.SeekBody,
         example={"toEnd": True},
         refuses=(404, 409),
-        about="To the first message pushed at or after `timestamp`, or with `toEnd` behind all there are. What was "
+        about="To the first message pushed at or after `timestamp`, or with `toEnd` past all there are. What was "
         "completed is delivered again; leases are released.",
     ),
 )

@@ -126,12 +126,12 @@ _GROUPED: Final[dict[str, dict[str, str]]] = {
     "Configured": {"configured": "Always true."},
     # -- consumer groups
     "GroupPlace": {
-        "position": "How many messages of the queue are behind the group: settled for it, deleted or passed over.",
+        "position": "How many of the queue's messages the group has passed: settled, deleted or skipped by a seek.",
         "end": "How many messages were ever pushed to the queue.",
     },
     "GroupMoved": {
         "moved": "Always true.",
-        "position": "How many messages of the queue are behind the group now.",
+        "position": "How many of the queue's messages the group has passed now.",
     },
     "GroupDeleted": {"queues": "The queues that knew the group."},
     "GroupLag PlaceLag": {
