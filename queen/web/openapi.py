@@ -12,7 +12,7 @@ from queen.broker import Broker
 from queen.web import answers
 from queen.web.contract import Link, Operation, Parameter
 from queen.web.contract_delivery import CONFIGURE, DELIVERY
-from queen.web.contract_figures import ANALYTICS, DOCUMENT, RESOURCES, SERVER
+from queen.web.contract_figures import ANALYTICS, DOCUMENT, RESOURCES, SERVER, YAML
 from queen.web.contract_stored import CONSUMER_GROUPS, DELETION, STORED
 from queen.web.exchange import Answer, Asked
 from queen.web.meanings import meaning
@@ -200,7 +200,7 @@ def _response(status: int, answer: Any, named: dict[type, Schema]) -> Schema:
                 "schema": {"anyOf": [several["schema"], named[kind]]} if several else named[kind]
             }
         else:
-            content[kind] = {"schema": {"type": "object" if kind == DOCUMENT else "string"}}
+            content[kind] = {"schema": {"type": "object" if kind in (DOCUMENT, YAML) else "string"}}
     if content:
         found["content"] = content
     return found
