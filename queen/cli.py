@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
@@ -21,7 +21,6 @@ from queen.errors import FolderLocked, Invalid, NotFound, QueenError, Unavailabl
 from queen.opening import open_broker
 from queen.settings import DEFAULTS, SETTINGS, Setting, Settings
 from queen.store.keyring import NO_KEYS, KeyRing, add_key, key_name, new_key
-from queen.web.serve import serve as serve_http
 
 log = structlog.get_logger("queen")
 
@@ -88,6 +87,7 @@ def serve(**values: Any) -> None:
 
 
 async def _serve(settings: Settings) -> None:
+    serve_http = _server()
     keys = encryption_keys(settings)
     async with (
         open_broker(settings.data, reserve=settings.reserve, keys=keys, wait=False) as broker,
@@ -101,7 +101,7 @@ async def _serve(settings: Settings) -> None:
         # The port is open from the first moment on, and says 503 until the journal has been read.
         urls: list[str] = await nursery.start(serving)
         await broker.wait_started()
-        nursery.start_soon(_compact_every, broker, settings.compact_every)
+        nursery.start_soon(compact_every, broker, settings.compact_every)
         gc.collect()
         nursery.start_soon(_freeze, broker)
         log.info("listening", url=", ".join(urls), data=settings.data)
@@ -120,7 +120,17 @@ async def _freeze(broker: Broker) -> None:
         await trio.sleep(_FREEZE_AFTER_S)
 
 
-async def _compact_every(broker: Broker, hours: float) -> None:
+def _server() -> Callable[..., Awaitable[None]]:
+    """What serves a broker over HTTP. Its packages are an extra: a program that embeds Queen needs none of them."""
+    try:
+        from queen.web.serve import serve as serve_http
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"{error.name} is missing: pip install 'queen-trio[server]'") from None
+    return serve_http
+
+
+async def compact_every(broker: Broker, hours: float) -> None:
+    """Compact every so many hours, for ever; 0: never. One that is refused is left out."""
     while hours:
         await trio.sleep(hours * 3600)
         try:
