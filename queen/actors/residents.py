@@ -42,6 +42,9 @@ LOOKED_AT = 64
 ROUND_S = 1.0
 """How often all that are awake are looked at, in seconds."""
 
+HEAVY = 2_000
+"""Open messages (leased, or returned) from which on a snapshot is dear, some 2 µs each."""
+
 _SERVER = Caller("server")
 
 
@@ -62,6 +65,8 @@ class Residents:
         self._crowded = trio.Event()
         self._dirty: set[Slot] = set()
         self._writing: set[Slot] = set()
+        self._heavy = 0
+        self._written: dict[Slot, int] = {}
         self.checkpoint = 0
         self.leases: dict[bytes, Slot] = {}
 
@@ -90,6 +95,7 @@ class Residents:
         for slot in queue.slots.values():
             self.asleep.pop(slot.number, None)
             self._dirty.discard(slot)
+            self._written.pop(slot, None)
             self._core.gone_partitions.add(slot.number)
             found = self._awake.pop(slot, None)
             if found is not None:
@@ -138,8 +144,13 @@ class Residents:
 
     @property
     def dirty(self) -> int:
-        """How many partitions have changed since their snapshots."""
-        return len(self._dirty)
+        """How many partitions have changed since their snapshots, but for those that have been left out."""
+        return len(self._dirty) - self._heavy
+
+    @property
+    def complete(self) -> bool:
+        """Whether no partition has been left out, see `take_dirty`."""
+        return not self._heavy
 
     @property
     def quarantined(self) -> list[Slot]:
@@ -151,12 +162,30 @@ class Residents:
         found = self._awake.get(slot)
         return found is not None and found[0].quarantined
 
-    def take_dirty(self) -> list[Slot]:
-        """The slots to write snapshots of; they count as clean from now on. `retire` or `still_dirty` follows."""
+    def take_dirty(self, *, everything: bool) -> list[Slot]:
+        """The slots to write snapshots of; they count as clean from now on. `retire` or `still_dirty` follows.
+
+        Unless `everything` is wanted, states with very many open messages are left out until so many records have been
+        written since their last snapshots: so these cost no more than what they spare the next start."""
         taken = [slot for slot in self._dirty if slot.number in self._core.catalogue.slots]
-        self._dirty.clear()
+        if not everything:
+            taken = [slot for slot in taken if not self._too_soon(slot)]
+        self._dirty.difference_update(taken)
+        self._heavy = len(self._dirty)
         self._writing.update(taken)
         return taken
+
+    def _too_soon(self, slot: Slot) -> bool:
+        found = self._awake.get(slot)
+        state = self.asleep[slot.number][0] if found is None else found[0].state
+        size = sum(len(view.open) for view in state.groups.values())
+        if size < HEAVY:
+            return False
+        seq = self._core.writer.seq
+        if seq - self._written.get(slot, 0) < size:
+            return True
+        self._written[slot] = seq
+        return False
 
     def still_dirty(self, slots: list[Slot]) -> None:
         """Their snapshots were not written after all."""

@@ -339,7 +339,7 @@ class Router:
     def _meet_parked(self, slot: Slot) -> None:
         """Pops of groups that nobody asked this queue for may have waited for it to appear (O2, G2, C2)."""
         queue = slot.queue
-        for name in self._waiting.groups():
+        for name in self._waiting.groups(queue.name, slot.name, queue.namespace, queue.task):
             group = queue.groups.get(name)
             if group is None or self._offers.known(queue, group.number) is None:
                 request = self._waiting.peek(queue.name, slot.name, queue.namespace, queue.task, name)
