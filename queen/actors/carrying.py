@@ -82,7 +82,7 @@ def carry_out(core: Core, house: "Residents", work: Work) -> None:
 def _crashed(changed: "list[PartitionActor]", culprit: "PartitionActor | None", error: Exception) -> None:
     """The one that crashed answers for it; others whose states may be half changed are rebuilt without blame."""
     for actor in changed:
-        actor.broken = True
+        actor.distrust()
     if culprit is not None:
         culprit.crashed(error)
     else:

@@ -267,12 +267,19 @@ class Engine:
 
     def _put(self, work: Work) -> None:
         """Into all mailboxes, or none: no checkpoint in here, so that all partitions meet shared work in one order."""
+        if len(work.parts) == 1:
+            self.house.awake(work.parts[0].slot).put(work)
+            return
         actors = [self.house.awake(slot) for slot in dict.fromkeys(part.slot for part in work.parts)]
+        if all(actor.free for actor in actors):
+            work.arrivals = 1  # all of them are here
+            actors[0].put(work)
+            return
         for actor in actors:
             if actor.full:
                 raise Busy(retry_later(actor.slot))
         for actor in actors:
-            actor.put(work)
+            actor.line_up(work)
 
     def push_parts(self, plan: Plan, caller: Caller) -> list[Part]:
         """The commands of a push, for partitions that exist from now on. Raises where there is no room."""

@@ -1,11 +1,15 @@
 """What travels between actors: work for partitions, pops for the router, and the answers to both.
 
+Work for partitions that have nothing in front of it is carried out as it is handed in, in the same step: a task
+switch would change nothing but the time it takes. Everything else waits in mailboxes.
+
 A piece of work may concern several partitions. It is put into all their mailboxes without a checkpoint in
 between, so that all of them meet their shared work in the same order; the last one to arrive carries it out, for
 all, in one step; the others wait for that, each holding still. So it is all in one commit, or nothing of it is.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import trio
@@ -23,34 +27,61 @@ MAILBOX_SIZE = 10_000
 
 
 class Reply(Generic[T]):
-    """An answer that comes once. Setting it again changes nothing."""
+    """An answer that comes once; setting it again changes nothing. Whoever asked waits for it, or leaves a callback:
+    an answer that needs no task to wait for it costs no task switch."""
 
-    __slots__ = ("_error", "_event", "_value", "is_set")
+    __slots__ = ("_callbacks", "_error", "_value", "is_set")
 
     def __init__(self) -> None:
-        self._event = trio.Event()
         self._value: T | None = None
         self._error: BaseException | None = None
+        self._callbacks: list[Callable[[], object]] = []
         self.is_set = False
 
     def set(self, value: T) -> None:
         """Answer."""
         if not self.is_set:
             self._value, self.is_set = value, True
-            self._event.set()
+            self._call()
 
     def fail(self, error: BaseException) -> None:
-        """Answer with an error, which `wait` raises."""
+        """Answer with an error, which `result` and `wait` raise."""
         if not self.is_set:
             self._error, self.is_set = error, True
-            self._event.set()
+            self._call()
 
-    async def wait(self) -> T:
-        """The answer. Cancelling leaves the work to go on; nobody hears of its answer then."""
-        await self._event.wait()
+    def then(self, callback: Callable[[], object]) -> None:
+        """Call back when the answer is there, at once if it is. A callback must not raise."""
+        if self.is_set:
+            callback()
+        else:
+            self._callbacks.append(callback)
+
+    def result(self) -> T:
+        """The answer, which is there."""
         if self._error is not None:
             raise self._error.with_traceback(None)  # shared with others, whose frames it would keep
         return self._value  # type: ignore[return-value]  # set by `set`
+
+    async def wait(self) -> T:
+        """The answer. Cancelling leaves the work to go on; nobody hears of its answer then."""
+        if self.is_set:
+            await trio.lowlevel.checkpoint()
+        else:
+            wake = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
+
+            def leave(_: object) -> trio.lowlevel.Abort:
+                self._callbacks.remove(wake)
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            self._callbacks.append(wake)
+            await trio.lowlevel.wait_task_rescheduled(leave)
+        return self.result()
+
+    def _call(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
 
 
 class Part(NamedTuple):
@@ -87,7 +118,7 @@ class Work:
         self.decided = decided
         self.admit = admit
         self.asks = asks
-        self.arrivals = len({part.slot for part in parts})
+        self.arrivals = 1 if len(parts) == 1 else len({part.slot for part in parts})
         self.done: trio.Event | None = trio.Event() if self.arrivals > 1 else None
         self.abandoned = False
 

@@ -1,8 +1,9 @@
-"""The actor of one partition: a task that owns the partition's state and consumes a channel of work.
+"""The actor of one partition: it owns the partition's state; a task of its own carries out what has to wait.
 
 It holds no rules: those are in `partition_rules`, nor the order of a command's steps: that is in `carrying`.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -59,32 +60,43 @@ class PartitionActor:
         self._leases = _leases(state)
         self.idle_since = core.clock.now()
         self._crash: tuple[str, int] = ("", 0)
-        self._send, self._receive = trio.open_memory_channel[Work](MAILBOX_SIZE)
+        self._mailbox: deque[Work] = deque()
+        self._mail = trio.Event()
+        self._holding = False
 
     def put(self, work: Work) -> None:
-        """Hand in work; raises `Busy` where too much waits."""
-        try:
-            self._send.send_nowait(work)
-        except trio.WouldBlock:
-            raise Busy(retry_later(self.slot)) from None
+        """Hand in work: it is carried out now if nothing is in front of it. Raises `Busy` where too much waits."""
+        if self.free:
+            self._start_on(work)
+        elif self.full:
+            raise Busy(retry_later(self.slot))
+        else:
+            self.line_up(work)
+
+    def line_up(self, work: Work) -> None:
+        """Let work wait for its turn, and for the other partitions that it concerns."""
+        self._mailbox.append(work)
+        self._mail.set()
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing is in front of new work: nothing waits, and the partition neither holds still nor is broken."""
+        return not (self._mailbox or self._holding or self.broken)
 
     @property
     def full(self) -> bool:
         """Whether `put` would refuse."""
-        return self._send.statistics().current_buffer_used >= MAILBOX_SIZE
+        return len(self._mailbox) >= MAILBOX_SIZE
 
     @property
     def busy(self) -> bool:
         """Whether work waits."""
-        return self._send.statistics().current_buffer_used > 0
+        return bool(self._mailbox)
 
     def dismiss(self) -> None:
         """The partition is gone: whatever waits for it is told so, for all whom shared work concerns."""
-        while True:
-            try:
-                self._receive.receive_nowait().fail(QueueGone(GONE))
-            except trio.WouldBlock:
-                return
+        while self._mailbox:
+            self._mailbox.popleft().fail(QueueGone(GONE))
 
     async def run(self) -> None:
         """Carry out work until cancelled."""
@@ -104,16 +116,30 @@ class PartitionActor:
 
     async def _next(self) -> None:
         # A function of its own, so that a partition that waits holds no work, which holds payloads.
-        work = await self._receive.receive()
+        if not self._mailbox:
+            self._mail = trio.Event()
+            await self._mail.wait()
+            return  # what came may be gone again, or the partition with it
+        work = self._mailbox.popleft()
+        self._start_on(work)
+        if work.arrivals and work.done is not None:
+            self._holding = True
+            await work.done.wait()
+            self._holding = False
+        elif self._mailbox:
+            await trio.lowlevel.checkpoint()
+
+    def _start_on(self, work: Work) -> None:
+        """Carry out the work, or count this partition as one that has arrived at it."""
         try:
-            await self._take(work)
+            self._take(work)
         except Fatal:
-            raise
+            pass  # the writer has been stopped, and the engine ends with it
         except Exception as error:  # the supervisor of this one partition
             self.crashed(error)
             work.fail(Unavailable(FAILED))
 
-    async def _take(self, work: Work) -> None:
+    def _take(self, work: Work) -> None:
         if self.quarantined and not work.abandoned:
             work.fail(Quarantined(f"partition '{self.slot.name}' is quarantined: {self._crash[0]}"))
         if work.abandoned:
@@ -123,8 +149,6 @@ class PartitionActor:
         work.arrivals -= 1
         if not work.arrivals:
             carry_out(self._core, self._house, work)
-        elif work.done is not None:
-            await work.done.wait()
 
     # -- the steps of a command, called by `carry_out` ----------------------------------------------------
 
@@ -221,7 +245,7 @@ class PartitionActor:
         name = f"{type(error).__name__}: {error}"
         before, times = self._crash
         self._crash = name, times + 1 if name == before else 1
-        self.broken = True
+        self.distrust()
         self.quarantined = self.quarantined or self._crash[1] >= CRASHES
         log.error(
             "partition actor crashed",
@@ -233,6 +257,11 @@ class PartitionActor:
         )
         if self.quarantined:
             self.announce()
+
+    def distrust(self) -> None:
+        """Have the state folded anew before anything else."""
+        self.broken = True
+        self._mail.set()
 
     def succeeded(self) -> None:
         """A command came through: crashes count from anew."""
