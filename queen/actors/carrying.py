@@ -92,7 +92,7 @@ def _crashed(changed: "list[PartitionActor]", culprit: "PartitionActor | None", 
 def _announce(actor: "PartitionActor") -> None:
     """What was recorded stands, whatever becomes of the announcement."""
     try:
-        actor.announce()
+        actor.tell()
     except Exception as error:
         actor.crashed(error)
 

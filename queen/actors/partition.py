@@ -21,7 +21,7 @@ from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
 from queen.actors.partition_rules import decide
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.sealing import readable, sealed
-from queen.commands import PartitionCommand, Pop, Tick
+from queen.commands import PartitionCommand, Pop, Push, Tick
 from queen.errors import Busy, Quarantined, QueueGone, Unavailable
 from queen.events import Event, GroupJoined, MessagesDeleted, MessagesPushed
 from queen.history import History, PushedRun
@@ -58,6 +58,7 @@ class PartitionActor:
         self.quarantined = False
         self.deadline: int | None = None
         self._leases = _leases(state)
+        self._untold = True  # whether there is more to announce than how many messages there are
         self.idle_since = core.clock.now()
         self._crash: tuple[str, int] = ("", 0)
         self._mailbox: deque[Work] = deque()
@@ -157,6 +158,7 @@ class PartitionActor:
         for _ in range(TICKS):
             if self.deadline is None or self.deadline > now:
                 return
+            self._untold = True
             decision = self.decide(Tick(), now)
             if decision.events:
                 self.apply(decision, now, self._core.clock.shift())
@@ -167,13 +169,16 @@ class PartitionActor:
 
     def decide(self, command: PartitionCommand, now: int) -> Decision:
         """What the rules say. Raises their refusal."""
-        group = getattr(command, "group", None)
-        if group is not None and group not in self.state.groups and isinstance(command, Pop):
-            self.meet(group)
         options = self.slot.queue.options
+        if isinstance(command, Push):
+            decision = decide(self.state, command, now, options, self.history)
+            if options.encryption_enabled and decision.payloads:
+                return sealed(decision, self._core.ring, self._core.keys_used)
+            return decision
+        self._untold = True  # whatever comes of it: the router may count on hearing of this partition
+        if isinstance(command, Pop) and command.group not in self.state.groups:
+            self.meet(command.group)
         decision = decide(self.state, command, now, options, self.history)
-        if options.encryption_enabled and decision.payloads:
-            return sealed(decision, self._core.ring, self._core.keys_used)
         if self._core.keys_lost and isinstance(command, Pop) and isinstance(decision.reply, Grant):
             count = readable(decision.reply, self.history, self._core.keys_lost)
             if count < len(decision.reply.taken):
@@ -183,6 +188,9 @@ class PartitionActor:
     def apply(self, decision: Decision, now: int, shift: int) -> None:
         """Change the state."""
         for event in decision.events:
+            if not self._untold:
+                behind = isinstance(event, MessagesPushed) and not self.unrecorded
+                self._untold = not (behind and availability.stands_behind(self.state, event, self.slot.queue.options))
             evolve(self.state, event, now, self._shown(event, now, shift))
 
     def record(self, decision: Decision, caller: Caller, now: int, shift: int) -> int:
@@ -201,6 +209,14 @@ class PartitionActor:
                 self.meet(group)  # G2: it begins at an instant still to come, and passes by what is pushed before
         return shift
 
+    def tell(self) -> None:
+        """Announce what a command has changed."""
+        if self._untold:
+            self.announce()
+        else:
+            view = self.state.groups[DEFAULT_GROUP]
+            self.slot.tell(view.counts, view.cursor)
+
     def announce(self) -> None:
         """Tell the router what there is and when time matters next, and the queue what it holds."""
         if self.quarantined:
@@ -213,6 +229,7 @@ class PartitionActor:
         options = self.slot.queue.options
         view = self.state.groups[DEFAULT_GROUP]
         self.slot.tell(view.counts, view.cursor)
+        self._untold = False
         self._note_leases()
         self.deadline = availability.next_deadline(self.state, options, self.history)
         now = self._core.clock.now()
@@ -235,6 +252,7 @@ class PartitionActor:
 
     def meet(self, group: int) -> None:
         """Let a group begin here, in memory; it is recorded with the first thing that the group gets (W5)."""
+        self._untold = True
         found = _group(self.slot, group)
         first = first_position(self.state, self.history, found)
         evolve(self.state, GroupJoined(group, first), 0)
@@ -260,7 +278,7 @@ class PartitionActor:
 
     def distrust(self) -> None:
         """Have the state folded anew before anything else."""
-        self.broken = True
+        self.broken = self._untold = True
         self._mail.set()
 
     def succeeded(self) -> None:
