@@ -11,7 +11,7 @@ import msgspec
 from queen.commands import Status
 from queen.errors import Invalid
 from queen.messages import Acknowledgement, Caller, Message, NewMessage
-from queen.names import check_name
+from queen.names import check_name, parse_instant
 from queen.rawjson import check as check_json
 
 MAX_BATCH = 1000
@@ -89,6 +89,18 @@ def check_pop(group: str | None, batch: int, partitions: int, worker: str | None
         check_whole(value, field, 1, MAX_BATCH)
     if mode is not None and mode not in _MODES:
         raise Invalid("subscriptionMode", f"must be one of {', '.join(_MODES)}")
+
+
+def instant_of(subscription_from: int | str | None) -> int:
+    """G2: where a group begins, in µs; 0 where no instant says so."""
+    if subscription_from is None or subscription_from == "now":
+        return 0
+    if isinstance(subscription_from, int):
+        return subscription_from
+    try:
+        return parse_instant(subscription_from)
+    except ValueError:
+        raise Invalid("subscriptionFrom", "must be 'now' or an ISO 8601 time") from None
 
 
 def check_ack(entry: Acknowledgement, where: str) -> None:

@@ -1,4 +1,4 @@
-"""What travels between actors: work for partitions, pops for the router, and the answers to both.
+"""What travels between actors: work for partitions, and pops for the router.
 
 Work for partitions that have nothing in front of it is carried out as it is handed in, in the same step: a task
 switch would change nothing but the time it takes. Everything else waits in mailboxes.
@@ -9,8 +9,7 @@ all, in one step; the others wait for that, each holding still. So it is all in 
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import trio
 
@@ -19,69 +18,10 @@ from queen.commands import DELIVERY_BYTES, PartitionCommand
 from queen.errors import QueenError
 from queen.messages import Caller
 from queen.replies import Grant, Nothing
-
-T = TypeVar("T")
+from queen.reply import Reply
 
 MAILBOX_SIZE = 10_000
 """Pieces of work that may wait for one partition; past it, askers are told to come back."""
-
-
-class Reply(Generic[T]):
-    """An answer that comes once; setting it again changes nothing. Whoever asked waits for it, or leaves a callback:
-    an answer that needs no task to wait for it costs no task switch."""
-
-    __slots__ = ("_callbacks", "_error", "_value", "is_set")
-
-    def __init__(self) -> None:
-        self._value: T | None = None
-        self._error: BaseException | None = None
-        self._callbacks: list[Callable[[], object]] = []
-        self.is_set = False
-
-    def set(self, value: T) -> None:
-        """Answer."""
-        if not self.is_set:
-            self._value, self.is_set = value, True
-            self._call()
-
-    def fail(self, error: BaseException) -> None:
-        """Answer with an error, which `result` and `wait` raise."""
-        if not self.is_set:
-            self._error, self.is_set = error, True
-            self._call()
-
-    def then(self, callback: Callable[[], object]) -> None:
-        """Call back when the answer is there, at once if it is. A callback must not raise."""
-        if self.is_set:
-            callback()
-        else:
-            self._callbacks.append(callback)
-
-    def result(self) -> T:
-        """The answer, which is there."""
-        if self._error is not None:
-            raise self._error.with_traceback(None)  # shared with others, whose frames it would keep
-        return self._value  # type: ignore[return-value]  # set by `set`
-
-    async def wait(self) -> T:
-        """The answer. Cancelling leaves the work to go on; nobody hears of its answer then."""
-        if self.is_set:
-            await trio.lowlevel.checkpoint()
-        else:
-            wake = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
-
-            def leave(_: object) -> trio.lowlevel.Abort:
-                self._callbacks.remove(wake)
-                return trio.lowlevel.Abort.SUCCEEDED
-
-            self._callbacks.append(wake)
-            await trio.lowlevel.wait_task_rescheduled(leave)
-        return self.result()
-
-    def _call(self) -> None:
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback()
 
 
 class Part(NamedTuple):

@@ -81,7 +81,7 @@ class PartitionActor:
 
     @property
     def free(self) -> bool:
-        """Whether nothing is in front of new work: nothing waits, and the partition neither holds still nor is broken."""
+        """Whether nothing is in front of new work: no other waits, and the partition neither holds still nor is broken."""
         return not (self._mailbox or self._holding or self.broken)
 
     @property
@@ -189,8 +189,11 @@ class PartitionActor:
         """Change the state."""
         for event in decision.events:
             if not self._untold:
-                behind = isinstance(event, MessagesPushed) and not self.unrecorded
-                self._untold = not (behind and availability.stands_behind(self.state, event, self.slot.queue.options))
+                self._untold = not (
+                    isinstance(event, MessagesPushed)
+                    and not self.unrecorded
+                    and availability.stands_behind(self.state, event, self.slot.queue.options)
+                )
             evolve(self.state, event, now, self._shown(event, now, shift))
 
     def record(self, decision: Decision, caller: Caller, now: int, shift: int) -> int:
