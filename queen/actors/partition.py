@@ -81,7 +81,7 @@ class PartitionActor:
 
     @property
     def free(self) -> bool:
-        """Whether nothing is in front of new work: no other waits, and the partition neither holds still nor is broken."""
+        """Whether nothing is in front of new work: no other waits, and the partition is neither still nor broken."""
         return not (self._mailbox or self._holding or self.broken)
 
     @property
