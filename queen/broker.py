@@ -17,6 +17,7 @@ from queen.actors.removal import delete_queue
 from queen.actors.settling import lease_bytes
 from queen.checks import (
     MAX_SPAN_S,
+    Checked,
     acknowledgement_of,
     check_ack,
     check_caller,
@@ -24,8 +25,8 @@ from queen.checks import (
     check_scope,
     check_transaction,
     check_whole,
+    checked,
     instant_of,
-    payload_of,
 )
 from queen.clock import Clock, Ids
 from queen.commands import AckStatus
@@ -103,14 +104,15 @@ class Broker:
         """Store 1 to 1000 messages in one commit (P1-P3), across queues and partitions. Cancelled: as for `push`."""
         return await self.push_soon(items, caller=caller).wait()
 
-    def push_soon(self, items: Sequence[NewMessage], *, caller: Caller = _LIBRARY) -> Reply[list[Receipt]]:
+    def push_soon(self, items: Sequence[NewMessage] | Checked, *, caller: Caller = _LIBRARY) -> Reply[list[Receipt]]:
         """`push_many`, whose answer comes when it is durable: for callers that don't want a task to wait for it.
         Refusals that need no commit are raised at once."""
-        if not 1 <= len(items) <= MAX_ITEMS:
-            raise Invalid("items", f"must hold from 1 to {MAX_ITEMS} messages, holds {len(items)}")
         check_caller(caller)
-        checked = [(item, payload_of(item, f"items[{index}].")) for index, item in enumerate(items)]
-        return self._running().push(checked, caller)
+        if not isinstance(items, Checked):
+            if not 1 <= len(items) <= MAX_ITEMS:
+                raise Invalid("items", f"must hold from 1 to {MAX_ITEMS} messages, holds {len(items)}")
+            items = checked(items)
+        return self._running().push(items.items, caller)
 
     # -- popping ------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ ROOMS: dict[str, set[str]] = {
     "condition": {"actors"},
     "broker": {"actors", "clock", "checks", "condition", "consumer", "groups", "reply", "reports", "stored"},
     "opening": {"broker", "actors", "store", "clock"},
-    "web": {"web", "broker", "reply", "settings"},
+    "web": {"web", "broker", "checks", "reply", "settings"},
     "__init__": {"broker", "condition", "consumer", "opening", "store"},
     "__main__": {"cli"},
     "cli": {"opening", "broker", "web", "settings", "store"},

@@ -7,7 +7,7 @@ from queen.actors.core import Core
 from queen.actors.mailbox import Granted
 from queen.history import Place, PushedRun
 from queen.messages import Message
-from queen.names import generated_transaction_id, message_id, uuid_text, uuid_texts
+from queen.names import message_id, uuid_pairs, uuid_text
 from queen.replies import Grant
 
 
@@ -26,9 +26,8 @@ def read_granted(core: Core, granted: list[Granted], group: str | None) -> Itera
             assert pushed is not None, "a run points at its record"
             base = int.from_bytes(pushed.base)
             indexes = [position - run.first for position, _ in retry_counts]
-            ids = uuid_texts(message_id(base, index) for index in indexes)
-            names = uuid_texts(generated_transaction_id(base, index) for index in indexes)
-            for (position, retry_count), index, id, generated in zip(retry_counts, indexes, ids, names, strict=True):
+            texts = uuid_pairs([message_id(base, index) for index in indexes])
+            for (position, retry_count), index, (id, generated) in zip(retry_counts, indexes, texts, strict=True):
                 payload = record.payload(index)
                 if payload is None or position in slot.deleted:
                     continue

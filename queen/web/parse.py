@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from queen import rawjson
+from queen.checks import Checked, checked_parts
 from queen.commands import AckStatus, Status
 from queen.errors import Invalid
 from queen.messages import Acknowledgement, NewMessage
@@ -78,12 +79,12 @@ def body(decoder: msgspec.json.Decoder[Body], text: bytes) -> Body:
         raise Invalid(_deep_place(text), f"nests deeper than {rawjson.MAX_NESTING} levels") from None
 
 
-def messages(text: bytes) -> list[NewMessage]:
+def messages(text: bytes) -> Checked:
     """The messages of a push (P1, P2, P5, P7)."""
     items = body(push_decoder, text).items
     if not 1 <= len(items) <= MAX_BATCH:
         raise Invalid("items", f"must hold 1 to {MAX_BATCH} messages, holds {len(items)}")
-    return [_message(item) for item in items]
+    return checked_parts([_message(item) for item in items], text)
 
 
 def _message(item: PushItem) -> NewMessage:
