@@ -112,10 +112,10 @@ async def answer_to(route: Route, broker: Broker, asked: Asked) -> Answer:
 
 
 def failed(error: Exception, label: str | None) -> Answer:
-    """The answer where a route raised an error: a refusal, or an accident."""
+    """The answer where a route raised an error, which is being handled: a refusal, or an accident."""
     if isinstance(error, QueenError):
         return refused(error)
-    log.error("a request failed", route=label, exc_info=error)
+    log.exception("a request failed", route=label)
     return refusal(500, "internal error; the server's log has the details")
 
 

@@ -118,7 +118,8 @@ class Lane:
         self._ended = False
         # What follows concerns the time with the reactor.
         self._up = trio.Event()
-        self._under_way = self._seated = self._deaf = False
+        self._seat: int | None = None
+        self._under_way = self._deaf = False
         self._over = False
         self._unsent: Unsent | None = None
 
@@ -258,25 +259,35 @@ class Lane:
 
     async def _sit(self, reactor: Reactor) -> bool:
         """Be with the reactor until something comes that needs this task; whether the connection goes on."""
-        fd = self._wire.fileno()
         self._up = trio.Event()
-        self._seated = True
-        reactor.add(fd, self._readable)
+        self._seat = self._wire.fileno()
+        reactor.add(self._seat, self._readable)
         try:
             await self._up.wait()
+            if self._unsent is not None:
+                await self._send_rest(self._unsent)
         finally:
-            self._seated = self._deaf = False
-            reactor.remove(fd, self._readable)
-        if self._unsent is not None:
-            await self._send_rest(self._unsent)
+            self._stand_up()
+            if self._unsent is not None:
+                self._lost(self._unsent.undo)
+                self._traffic.end()
         return not self._over
+
+    def _stand_up(self) -> None:
+        """Leave the reactor, and wake the task. From here on nothing is read but by the task."""
+        if self._seat is not None and self._reactor is not None:
+            self._reactor.remove(self._seat, self._readable)
+        self._seat = None
+        self._deaf = False
+        self._up.set()
 
     def _readable(self) -> None:
         """Called by the reactor."""
         assert self._reactor is not None
+        assert self._seat is not None
         if self._under_way:
             # Nobody listens to a client that sends ahead, until it has its answer: that bounds what is kept of it.
-            self._reactor.remove(self._wire.fileno(), self._readable)
+            self._reactor.remove(self._seat, self._readable)
             self._deaf = True
             return
         data = self._wire.receive_now()
@@ -286,7 +297,7 @@ class Lane:
         size = data.find(b"\r\n\r\n") + 4
         head = self._read_head(size) if size > 3 and data.startswith(_STARTS) else None
         if head is None or head.soon is None or len(data) != size + head.length or self._traffic.draining:
-            self._up.set()
+            self._stand_up()
             return
         self._buffer = b""
         self._under_way = True
@@ -308,57 +319,50 @@ class Lane:
         self._answered(head, answer)
 
     def _answered(self, head: Head, answer: Answer) -> None:
+        self._under_way = False
+        self._traffic.answered(LABELS[head.route], answer.status)
         try:
-            self._give(head, answer)
+            sent = self._give(answer, head.close or self._traffic.draining)
         except Exception as error:
             # Whatever goes wrong here is this connection's affair, not the writer's, who calls.
             log.error("an answer could not be given", exc_info=error)
-            self._stand_up(over=True)
-
-    def _give(self, head: Head, answer: Answer) -> None:
-        self._under_way = False
-        self._traffic.answered(LABELS[head.route], answer.status)
-        undo = answer.undo
-        if not self._seated or (undo is not None and self._wire.gone()):
-            if undo is not None:
-                undo()
-            self._stand_up(over=True)
-            return
-        close = head.close or self._traffic.draining
-        data = self._spelled(answer, close)
-        sent = self._wire.send_now(data)
-        if self._wire.broken:
-            if undo is not None:
-                undo()
-            self._stand_up(over=True)
-        elif sent < len(data):
-            self._unsent = Unsent(data[sent:], undo, close)
-            self._up.set()
-        elif close:
-            self._stand_up(over=True)
-        else:
+            sent, self._over = True, True
+        if sent:
             self._traffic.end()
-            self._wire.set_idle(True)
-            if self._deaf and self._reactor is not None:
-                self._deaf = False
-                self._reactor.add(self._wire.fileno(), self._readable)
+        if self._over or not sent:
+            self._stand_up()
+            return
+        self._wire.set_idle(True)
+        if self._deaf and self._seat is not None and self._reactor is not None:
+            self._deaf = False
+            self._reactor.add(self._seat, self._readable)
 
-    def _stand_up(self, over: bool) -> None:
-        self._traffic.end()
-        self._over = over
-        self._up.set()
+    def _give(self, answer: Answer, close: bool) -> bool:
+        """Send the answer, or take it back (L8). False where the task is to send the rest."""
+        lost = self._seat is None or (answer.undo is not None and self._wire.gone())
+        if not lost:
+            data = self._spelled(answer, close)
+            sent = self._wire.send_now(data)
+            lost = self._wire.broken
+            if sent < len(data) and not lost:
+                self._unsent = Unsent(data[sent:], answer.undo, close)
+                return False
+        if lost:
+            self._lost(answer.undo)
+        self._over = lost or close
+        return True
 
     async def _send_rest(self, unsent: Unsent) -> None:
-        self._unsent = None
-        try:
-            await self._wire.send(unsent.data)
-        except BaseException:
-            if unsent.undo is not None:
-                unsent.undo()
-            raise
-        finally:
+        await self._wire.send(unsent.data)
+        if not self._wire.broken:
+            self._unsent = None
+            self._over = unsent.close
+            self._wire.set_idle(True)
             self._traffic.end()
-        if unsent.undo is not None and self._wire.broken:
-            unsent.undo()
-        self._over = unsent.close or self._wire.broken
-        self._wire.set_idle(True)
+        else:
+            self._over = True
+
+    def _lost(self, undo: Callable[[], None] | None) -> None:
+        """The answer did not get there: what it gave is taken back (L8)."""
+        if undo is not None:
+            undo()
