@@ -32,12 +32,14 @@ class Fatal(Exception):
 
 def carry_out(core: Core, house: "Residents", work: Work) -> None:
     """Decide all, then change and record all: in one step and so in one commit. Refused or crashed: nothing."""
-    if any(part.slot.number not in core.catalogue.slots for part in work.parts):
-        work.fail(QueueGone(GONE))
-        return
+    actors: list[PartitionActor] = []
+    for part in work.parts:
+        if part.slot.number not in core.catalogue.slots:
+            work.fail(QueueGone(GONE))
+            return
+        actors.append(house.awake(part.slot))
+    distinct = actors if len(actors) == 1 else list(dict.fromkeys(actors))
     now, shift = core.clock.now(), core.clock.shift()
-    actors = [house.awake(part.slot) for part in work.parts]
-    distinct = list(dict.fromkeys(actors))
     replies: list[Any] | None = None
     refusal: QueenError | None = None
     culprit: PartitionActor | None = None

@@ -273,10 +273,10 @@ class Engine:
         reply: Reply[T] = Reply()
 
         def told(replies: list[Any] | None, error: BaseException | None) -> None:
-            if error is not None:
-                reply.fail(error)
+            if error is None:
+                reply.settle(partial(make, replies or []))
             else:
-                reply.settle(lambda: make(replies or []))
+                reply.fail(error)
 
         self._open(reply)
         try:
@@ -330,7 +330,11 @@ class Engine:
 
     def _slots(self, plan: Plan, caller: Caller) -> list[Slot]:
         """The partitions of a push, made where they are missing (P5)."""
-        missing = [place for place in plan.places if self.core.catalogue.slot(*place) is None]
+        known = [self.core.catalogue.slot(*place) for place in plan.places]
+        found_all = [slot for slot in known if slot is not None]
+        if len(found_all) == len(known):
+            return found_all
+        missing = [place for place, slot in zip(plan.places, known, strict=True) if slot is None]
         for queue in {queue for queue, _ in missing}:
             found = self.core.catalogue.queues.get(queue)
             if found is not None:
@@ -377,6 +381,8 @@ def _unchanged(replies: list[Any]) -> list[Any]:
 
 def admit_pushes(parts: Sequence[Part], decisions: Sequence[Decision]) -> None:
     """P6: refuse the whole push where a queue would hold more than it may. `decisions` may go on behind the parts."""
+    if not any([part.slot.queue.options.max_size for part in parts]):
+        return
     counts: dict[Queue, int] = {}
     for part, decision in zip(parts, decisions, strict=False):
         for event in decision.events:

@@ -146,7 +146,6 @@ class PartitionActor:
         if work.abandoned:
             self.announce()  # nobody else may have been sent here in the meantime
             return
-        self.idle_since = self._core.clock.now()
         work.arrivals -= 1
         if not work.arrivals:
             carry_out(self._core, self._house, work)
@@ -155,6 +154,7 @@ class PartitionActor:
 
     def catch_up(self, now: int) -> None:
         """Decide first what time has brought."""
+        self.idle_since = now
         for _ in range(TICKS):
             if self.deadline is None or self.deadline > now:
                 return
