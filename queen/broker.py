@@ -20,7 +20,7 @@ from queen.checks import (
     Checked,
     accepted,
     acknowledgement_of,
-    check_ack,
+    check_acks,
     check_caller,
     check_pop,
     check_scope,
@@ -268,8 +268,7 @@ class Broker:
 
     def _settle(self, entries: Sequence[Acknowledgement], caller: Caller, where: str) -> Reply[list[Settlement]]:
         check_caller(caller)
-        for index, entry in enumerate(entries):
-            check_ack(entry, where.format(index))
+        check_acks(entries, where)
         return self._running().ack(entries, caller)
 
     async def transaction(

@@ -11,7 +11,7 @@ import msgspec
 from queen.commands import Status
 from queen.errors import Conflict, Invalid, NotFound
 from queen.messages import Acknowledgement, Caller, Message, NewMessage
-from queen.names import check_name, is_known_name, parse_instant
+from queen.names import check_name, is_known_name, name_fault, parse_instant
 from queen.rawjson import MAX_NESTING, check_escapes, check_nesting
 from queen.rawjson import check as check_json
 from queen.replies import Settlement
@@ -152,6 +152,21 @@ def instant_of(subscription_from: int | str | None) -> int:
         return parse_instant(subscription_from)
     except ValueError:
         raise Invalid("subscriptionFrom", "must be 'now' or an ISO 8601 time") from None
+
+
+def check_acks(entries: Sequence[Acknowledgement], where: str) -> None:
+    """Acknowledgements; `where` is how an entry is called, with a place for its index."""
+    for index, entry in enumerate(entries):
+        # Most have nothing to be looked at but two words and an id.
+        if not (
+            type(entry.transaction_id) is str
+            and name_fault(entry.transaction_id) is None
+            and entry.status in _STATUSES
+            and entry.consumer_group is None
+            and entry.error is None
+            and (entry.lease_id is None or type(entry.lease_id) is str)
+        ):
+            check_ack(entry, where.format(index))
 
 
 def check_ack(entry: Acknowledgement, where: str) -> None:

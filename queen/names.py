@@ -28,6 +28,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def name_fault(text: str) -> str | None:
     """Say what makes `text` no legal name (N1, Z17), or None if it is one."""
+    if 2 < len(text) <= MAX_NAME_BYTES and text.isascii() and text.isprintable():
+        return None  # nearly all there are; what follows says what is wrong with the others
     if not text:
         return "must not be empty"
     if text.isascii():
