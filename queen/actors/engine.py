@@ -334,11 +334,13 @@ class Engine:
         found_all = [slot for slot in known if slot is not None]
         if len(found_all) == len(known):
             return found_all
+        find = self.core.projections.find
         missing = [place for place, slot in zip(plan.places, known, strict=True) if slot is None]
+        missing = [place for place in missing if not plan.settle(place, find)]
         for queue in {queue for queue, _ in missing}:
             found = self.core.catalogue.queues.get(queue)
             if found is not None:
-                queue_full(found, plan.count_new(queue, self.core.projections.find))
+                queue_full(found, plan.count_new(queue, find))
         for queue, partition in missing:
             found = self.core.catalogue.queues.get(queue)
             if found is None:
