@@ -234,7 +234,7 @@ class Residents:
             actor, scope = self._awake.get(slot, (None, None))
             if actor is None or scope is None or actor.idle_since >= before:
                 continue
-            if not (actor.busy or actor.broken or actor.quarantined):
+            if actor.free and not actor.quarantined:
                 if slot in self._dirty or slot in self._writing:
                     self.asleep[slot.number] = actor.at_rest(), actor.recorded_seq
                 del self._awake[slot]
