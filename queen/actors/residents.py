@@ -42,6 +42,8 @@ LOOKED_AT = 64
 ROUND_S = 1.0
 """How often all that are awake are looked at, in seconds."""
 
+GROUP_IDLE = 600 * SECOND
+"""How long nobody may have asked for a consumer group before what is offered to it is forgotten, in µs."""
 HEAVY = 2_000
 """Open messages (leased, or returned) from which on a snapshot is dear, some 2 µs each."""
 
@@ -215,8 +217,12 @@ class Residents:
                 slot.rest()
 
     async def run(self) -> None:
-        """Put partitions to sleep until cancelled."""
+        """Put partitions to sleep, and let go of groups that only asked, until cancelled."""
+        forgotten_at = self._core.clock.now()
         while True:
+            if self._core.clock.now() - forgotten_at >= GROUP_IDLE:
+                forgotten_at = self._core.clock.now()
+                self.router.forget_unasked()
             with trio.move_on_after(ROUND_S):
                 await self._crowded.wait()
             self._crowded = trio.Event()

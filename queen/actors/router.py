@@ -95,6 +95,10 @@ class Router:
             for known in queue.groups.values():
                 self._timers.drop((slot, known.number) for slot in queue.slots.values())
 
+    def forget_unasked(self) -> None:
+        """Let go of groups that nobody has asked for since the last time."""
+        self._tell(self._offers.forget_unasked)
+
     def close(self) -> None:
         """Answer every parked pop with nothing, and park no more."""
         self._closing = True
