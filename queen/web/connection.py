@@ -103,7 +103,12 @@ class Connection:
             if scope.cancelled_caught:
                 self._break()
 
-    # What the server asks.
+    # What the server and its door ask.
+
+    @property
+    def closes_at(self) -> float:
+        """When it will be closed for want of a request, in trio's time; infinite while one is under way."""
+        return self._reading.deadline if self._idle else float("inf")
 
     def close_idle(self) -> None:
         """Close now if no request is under way, else after its answer."""
