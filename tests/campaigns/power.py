@@ -43,7 +43,7 @@ class Scale(NamedTuple):
     points: int
 
 
-FULL = Scale(steps=300, points=1_500)
+FULL = Scale(steps=120, points=1_500)
 SMALL = Scale(steps=45, points=60)
 
 
@@ -122,9 +122,8 @@ def _judge(record: Path, seed: int, points: list[int]) -> Iterator[Verdict]:
     scratch = Path(tempfile.mkdtemp(prefix="queen-power-", dir=_memory()))
     try:
         workers = []
-        size = -(-len(points) // WORKERS)
         for number in range(WORKERS):
-            share = [str(point) for point in points[number * size : (number + 1) * size]]
+            share = [str(point) for point in points[number::WORKERS]]
             output = record.with_name(f"verdicts-{number}")
             arguments = [str(record), str(scratch / str(number)), str(output), str(seed), *share]
             command = [sys.executable, "-m", "tests.campaigns.power_judge", *arguments]
