@@ -23,7 +23,7 @@ from tests.campaigns.crash_judge import Judge
 from tests.campaigns.crash_load import GROUPS, QUEUES, Load
 from tests.campaigns.served import Client, NotReady, Server
 
-DRAIN_S: Final = 120.0
+DRAIN_S: Final = 300.0
 STRICT: Final = {queue for queue, ordering in QUEUES.items() if ordering == "strict"}
 
 
