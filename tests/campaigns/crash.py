@@ -58,6 +58,8 @@ async def campaign(folder: Path, scale: Scale, seed: int) -> Result:
         async with trio.open_nursery() as nursery:
             await nursery.start(load.run)
             for number in range(scale.kills):
+                if number and number % 25 == 0:
+                    print(f"... killed {number} times, {len(load.history.pops)} pops", flush=True)
                 await trio.sleep(chance.uniform(*scale.life_s))
                 await server.end()
                 if number % 4 == 3:
@@ -149,7 +151,7 @@ def main() -> int:
     print(f"{scale.kills:>9,}  kills, {len(result.starts)} starts waited for, seed {options.seed}")
     for name, count in _figures(result).items():
         print(f"{count:>9,}  {name}")
-    starts = sorted(result.starts)
+    starts = sorted(result.starts) or [0.0]
     print(f"{starts[len(starts) // 2]:>9.2f}  seconds until a start took work, the longest {starts[-1]:.2f}")
     print(f"{time.monotonic() - began:>9.1f}  seconds")
     for violation in result.violations[:20]:

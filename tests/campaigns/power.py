@@ -1,6 +1,6 @@
 """Loss of power: only what was synced survives, and everything that had been answered is there.
 
-    python -m tests.campaigns.power            1,500 points, all images of each; some minutes
+    python -m tests.campaigns.power            1,500 points, up to five images of each; some minutes
     python -m tests.campaigns.power --small    60 points; some seconds
     python -m tests.campaigns.power --teeth    with each planted fault, which must be found
 
@@ -149,8 +149,11 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="the version of some seconds")
     parser.add_argument("--teeth", action="store_true", help="plant each fault, and fail if one is not found")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="repeat these choices")
+    parser.add_argument("--points", type=int, help="another number of them")
     options = parser.parse_args()
     scale = SMALL if options.small else FULL
+    if options.points:
+        scale = scale._replace(points=options.points)
     try:
         if options.teeth:
             return 0 if all([_bites(fault, scale, options.seed) for fault in FAULTS]) else 1

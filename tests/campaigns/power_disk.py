@@ -8,7 +8,6 @@ and in order within one folder, but not between folders.
 
 import random
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -169,11 +168,6 @@ class Disk:
         elif entry.kind is Kind.SYNC:
             self.do(entry)
 
-    @property
-    def settled(self) -> bool:
-        """Whether everything is durable, so that there is but one image."""
-        return not self._namings and not any(file.pending for file in self._files())
-
     def image(self, policy: Policy, chance: random.Random) -> "Tree":
         """One of the states that the power may leave behind."""
         names = self._surviving(policy, chance)
@@ -230,9 +224,6 @@ class Disk:
     def _happened(self, naming: Naming) -> None:
         self._namings.append(naming)
         self._last = naming
-
-    def _files(self) -> Iterator[File]:
-        return (node for node in self._nodes if isinstance(node, File))
 
     # -- what is left of it -------------------------------------------------------------------------------
 

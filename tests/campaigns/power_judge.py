@@ -78,7 +78,7 @@ class Claims:
 
 
 def images(entries: list[Entry], points: list[int], seed: int) -> Iterator[tuple[int, str, Tree]]:
-    """(point, policy, image) for each, points in rising order."""
+    """(point, policy, image), points in rising order; policies that come to the same thing are taken once."""
     disk = Disk()
     done = 0
     for point in points:
@@ -87,8 +87,12 @@ def images(entries: list[Entry], points: list[int], seed: int) -> Iterator[tuple
             done += 1
         if entries[point].path != NOTES:
             disk.begin(entries[point])
-        for policy in POLICIES[:1] if disk.settled else POLICIES:
-            yield point, policy, disk.image(policy, random.Random(f"{seed} {point} {policy}"))
+        seen: list[Tree] = []
+        for policy in POLICIES:
+            image = disk.image(policy, random.Random(f"{seed} {point} {policy}"))
+            if image not in seen:
+                seen.append(image)
+                yield point, policy, image
         if entries[point].path != NOTES:
             disk.finish(entries[point])
         done = point + 1
