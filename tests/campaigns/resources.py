@@ -34,6 +34,7 @@ PARTS: Final[dict[str, Part]] = {
     "slow": clients.slow_clients,
     "bodies": clients.large_bodies,
     "names": names.many_names,
+    "again": names.again_and_again,
     "strangers": names.strangers,
 }
 
