@@ -50,19 +50,20 @@ class Door:
         serve: Callable[[Stream], Awaitable[None]],
         nursery: trio.Nursery,
     ) -> None:
-        """Accept until cancelled; each connection is served in `nursery`."""
-        while True:
-            if len(self._inside) >= self._most:
-                await self._make_room(f"{self._most} are open, and each takes a file descriptor")
-                continue
-            try:
-                stream = await listener.accept()
-            except OSError as error:
-                if error.errno not in _EXHAUSTED:
-                    raise
-                await self._make_room(error.strerror or str(error))
-                continue
-            nursery.start_soon(serve, stream)
+        """Accept until cancelled, and close the listener then; each connection is served in `nursery`."""
+        async with listener:
+            while True:
+                if len(self._inside) >= self._most:
+                    await self._make_room(f"{self._most} are open, and each takes a file descriptor")
+                    continue
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno not in _EXHAUSTED:
+                        raise
+                    await self._make_room(error.strerror or str(error))
+                    continue
+                nursery.start_soon(serve, stream)
 
     async def _make_room(self, reason: str) -> None:
         closing = [guest for guest in nsmallest(_AT_ONCE, self._inside, key=_closes_at) if guest.closes_at < inf]

@@ -33,6 +33,7 @@ class Listener(trio.abc.Listener[Stream]):
 
     def __init__(self, accepting: Callable[[], Awaitable[Stream]]) -> None:
         self.tries = 0
+        self.closed = False
         self._accepting = accepting
 
     async def accept(self) -> Stream:
@@ -40,7 +41,7 @@ class Listener(trio.abc.Listener[Stream]):
         return await self._accepting()
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        self.closed = True
 
 
 async def exhausted() -> Stream:
@@ -108,6 +109,7 @@ async def test_where_all_are_served_new_ones_wait(autojump_clock: Any) -> None:
     listener = Listener(exhausted)
     await opened(Door(inside, 5), listener, 10)
     assert (listener.tries, len(inside)) == (0, 5)
+    assert listener.closed, "from now on nobody gets in"
 
 
 async def test_what_is_wrong_otherwise_is_raised() -> None:
