@@ -53,34 +53,44 @@ async def campaign(folder: Path, scale: Scale, seed: int) -> Result:
     server = Server(folder)
     starts: list[float] = []
     load = Load(server.port, seed, scale.producers)
+    violations = []
     try:
         await server.start()
         async with trio.open_nursery() as nursery:
             await nursery.start(load.run)
-            for number in range(scale.kills):
-                if number and number % 25 == 0:
-                    print(f"... killed {number} times, {len(load.history.pops)} pops", flush=True)
-                await trio.sleep(chance.uniform(*scale.life_s))
-                await server.end()
-                if number % 4 == 3:
-                    server.spawn()
-                    await trio.sleep(chance.uniform(0, 1.5 * sorted(starts)[len(starts) // 2]))
-                else:
-                    starts.append(await server.start())
-            await server.end()
-            await server.start()
-            load.pushing, load.calm = False, True
-            await _drained(server.port)
+            try:
+                await _kill_again_and_again(server, load, scale, chance, starts)
+            except NotReady as error:
+                violations = [f"start: {error}\n{server.words()[-2000:]}"]
             nursery.cancel_scope.cancel()
-        await _look_up(server.port, load.history)
-        violations = list(Judge(load.history, STRICT, GROUPS).violations())
-    except NotReady as error:
-        violations = [f"start: {error}\n{server.words()[-2000:]}"]
+        if not violations:
+            await _look_up(server.port, load.history)
+            violations = list(Judge(load.history, STRICT, GROUPS).violations())
     finally:
         await server.end()
     violations += [f"start: ready after {took:.1f} s" for took in starts if took > scale.ready_s]
     violations += [f"logged: {line}" for line in server.words().splitlines() if "Traceback" in line or " 500" in line]
     return Result(load.history, starts, violations)
+
+
+async def _kill_again_and_again(
+    server: Server, load: Load, scale: Scale, chance: random.Random, starts: list[float]
+) -> None:
+    """Every fourth kill hits a server that is starting. Afterwards everything is consumed in peace."""
+    for number in range(scale.kills):
+        await trio.sleep(chance.uniform(*scale.life_s))
+        await server.end()
+        if number % 4 == 2:
+            server.spawn()
+            await trio.sleep(chance.uniform(0, 1.5 * sorted(starts)[len(starts) // 2]))
+        else:
+            starts.append(await server.start())
+        if number % 20 == 19:
+            print(f"... killed {number + 1} times, {len(load.history.pops)} pops", flush=True)
+    await server.end()
+    await server.start()
+    load.pushing, load.calm = False, True
+    await _drained(server.port)
 
 
 async def _drained(port: int) -> None:
