@@ -26,8 +26,8 @@ class Guest(Protocol):
     """What the door knows of a connection (`connection.Connection`)."""
 
     @property
-    def closes_at(self) -> float:
-        """When it will be closed for want of a request, in trio's time; infinite while one is under way."""
+    def idle_since(self) -> float:
+        """When the last request was over, in trio's time; infinite while one is under way."""
 
     def abort(self) -> None:
         """Close now."""
@@ -66,7 +66,7 @@ class Door:
                 nursery.start_soon(serve, stream)
 
     async def _make_room(self, reason: str) -> None:
-        closing = [guest for guest in nsmallest(_AT_ONCE, self._inside, key=_closes_at) if guest.closes_at < inf]
+        closing = [guest for guest in nsmallest(_AT_ONCE, self._inside, key=_idle_since) if guest.idle_since < inf]
         now = trio.current_time()
         if now - self._told_at >= _TOLD_EVERY_S:
             self._told_at = now
@@ -77,5 +77,5 @@ class Door:
         await trio.sleep(0 if closing else _PAUSE_S)
 
 
-def _closes_at(guest: Guest) -> float:
-    return guest.closes_at
+def _idle_since(guest: Guest) -> float:
+    return guest.idle_since

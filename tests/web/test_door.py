@@ -13,8 +13,8 @@ from queen.web.door import Door
 
 
 class Guest:
-    def __init__(self, inside: list["Guest"], closes_at: float) -> None:
-        self.closes_at = closes_at
+    def __init__(self, inside: list["Guest"], idle_since: float) -> None:
+        self.idle_since = idle_since
         self._inside = inside
         inside.append(self)
 
