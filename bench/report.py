@@ -1,0 +1,113 @@
+"""Results as tables: for the terminal and, by `python -m bench report FILE…`, for `docs/performance.md`."""
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bench.goals import SPEED, WORKS, Goal
+
+_LEAST_SHARE: Final = 0.03
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Which results."""
+    parser.add_argument("files", nargs="+", type=Path, help="what --json has written")
+
+
+def main(options: argparse.Namespace) -> None:
+    """Print them as Markdown."""
+    for path in options.files:
+        print(text(json.loads(path.read_text())), end="\n\n")
+
+
+def text(results: dict[str, Any]) -> str:
+    """The tables of either command."""
+    return speed_text(results)
+
+
+def speed_text(results: dict[str, Any]) -> str:
+    """The tables of `speed`."""
+    parts = [_machine(results), _goals(SPEED, results), _works(results)]
+    if results["ceilings"]:
+        parts.append(_ceilings(results))
+    parts += [_profiles(results["profiles"])] if "profiles" in results else []
+    return "\n\n".join(parts)
+
+
+def _machine(results: dict[str, Any]) -> str:
+    found = results["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    return (
+        f"{found['date']}, commit {found['commit']}: {found['processor']}, {found['cores']} cores, "
+        f"{found['memory_gb']} GB, Linux {found['kernel']}, a synced write of 4 KiB takes {found['sync_ms']} ms, "
+        f"load before {found['load_before']:.2f}. CPython {found['python']}, {versions}. `{results['command']}`"
+    )
+
+
+def _goals(goals: Sequence[Goal], results: dict[str, Any]) -> str:
+    rows = []
+    for goal in goals:
+        measured = goal.found(results)
+        if measured is not None:
+            limit = f"{'at most' if goal.most else 'at least'} {_number(goal.figure)} {goal.unit}"
+            rows.append((goal.words, limit, _number(measured), "yes" if goal.met(measured) else "**no**"))
+    return table(("goal", "must reach", "measured", "met"), rows)
+
+
+def _works(results: dict[str, Any]) -> str:
+    rows = []
+    for work, found in results["works"].items():
+        middle, least, most = found["median"], found["least"], found["most"]
+        rows.append(
+            (
+                f"{work} {WORKS[work]}",
+                _number(middle["messages_per_s"]),
+                f"{_number(least['messages_per_s'])}–{_number(most['messages_per_s'])}",
+                *(_number(middle.get(name)) for name in ("p50_ms", "p99_ms", "p999_ms")),
+                f"{middle['server_user_s']:.1f} + {middle['server_system_s']:.1f}",
+                _number(middle["server_us_per_message"]),
+            )
+        )
+    times = ("p50 ms", "p99 ms", "p99.9 ms")
+    names = ("work", "messages/s", "least–most", *times, "server CPU s, user + system", "µs/message")
+    return table(names, rows)
+
+
+def _ceilings(results: dict[str, Any]) -> str:
+    rows = []
+    for work, found in results["ceilings"].items():
+        middle = found["median"]
+        served = results["works"].get(work[:2])
+        share = served["median"]["messages_per_s"] / middle["messages_per_s"] if served else None
+        who = "the edge without storing" if "edge" in work else "an echo"
+        rows.append((work[:2], who, _number(middle["messages_per_s"]), _number(middle["p50_ms"]), _number(share)))
+    return table(("work", "answered by", "messages/s", "p50 ms", "Queen's share of it"), rows)
+
+
+def _profiles(profiles: dict[str, list[tuple[str, float]]]) -> str:
+    rows = [
+        (work, ", ".join(f"{module} {share:.0%}" for module, share in shares if share >= _LEAST_SHARE))
+        for work, shares in profiles.items()
+    ]
+    return table(("work", f"modules with {_LEAST_SHARE:.0%} of the samples and more"), rows)
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table that can be read as it stands."""
+    lines = [list(names), *(list(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    )
+
+
+def _number(value: float | None) -> str:
+    """Three figures that count, with commas."""
+    if value is None:
+        return "–"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
