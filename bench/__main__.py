@@ -4,14 +4,14 @@ import argparse
 import json
 from pathlib import Path
 
-from bench import report, speed
+from bench import report, size, speed
 
 
 def main() -> None:
     """Measure, or print what was measured."""
     parser = argparse.ArgumentParser(prog="bench", description="Measure Queen.")
     commands = parser.add_subparsers(dest="command", required=True)
-    for module in (speed,):
+    for module in (speed, size):
         command = commands.add_parser(module.__name__.removeprefix("bench."), description=module.__doc__)
         command.add_argument("--dir", type=Path, default=Path.cwd(), help="whose disk is measured; default: here")
         command.add_argument("--json", type=Path, help="write the results to this file as well")

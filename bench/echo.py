@@ -101,6 +101,7 @@ class Echo:
 
 
 def main() -> None:
+    """Serve."""
     answers, port = sys.argv[1:]
     Echo(json.loads(Path(answers).read_text()), int(port)).run()
 

@@ -43,6 +43,7 @@ async def _run(port: int) -> None:
 
 
 def main() -> None:
+    """Serve."""
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     trio.run(_run, int(sys.argv[1]))
 

@@ -44,6 +44,7 @@ async def _run(folder: str, seconds: float, warm_up: float) -> None:
 
 
 def main() -> None:
+    """Measure."""
     folder, seconds, warm_up = sys.argv[1:]
     trio.run(_run, folder, float(seconds), float(warm_up))
 

@@ -1,15 +1,21 @@
-"""The load generator's process: `python -m bench.generate WORK PORT SECONDS WARM_UP PID` prints its figures as JSON."""
+"""The load generator's process, which prints its figures as JSON.
+
+`python -m bench.generate WORK PORT SECONDS WARM_UP PID`, or `python -m bench.generate fill PORT KIND MESSAGES`.
+"""
 
 import json
 import sys
 
-from bench.works import WORKS, fill
+from bench.filling import fill
+from bench.works import WORKS
 
 
 def main() -> None:
+    """Generate."""
     work, *numbers = sys.argv[1:]
     if work == "fill":
-        figures = fill(int(numbers[0]), int(numbers[1]))
+        port, kind, messages = numbers
+        figures = fill(int(port), kind, int(messages))
     else:
         port, seconds, warm_up, watched = numbers
         figures = WORKS[work](int(port), float(seconds), float(warm_up), int(watched))

@@ -49,3 +49,31 @@ SPEED: Final = (
     Goal("W6 " + WORKS["W6"], ("works", "W6", "median", _RATE), 20_000, "messages/s"),
     Goal("W7 " + WORKS["W7"], ("works", "W7", "median", _RATE), 600, "rounds/s"),
 )
+
+_BACKLOG: Final = ("situations", "backlog")
+_PARTITIONS: Final = ("situations", "partitions")
+_POLLS: Final = ("situations", "polls")
+
+# Memory is the process's own: the pages of mapped files, Queen's store above all, are the kernel's to take back.
+SIZE: Final = (
+    Goal(
+        "idle server, resident, mapped files counted", ("situations", "idle", "memory_mb", "resident"), 80, "MB", True
+    ),
+    Goal("10 million messages in 100 partitions, resident", (*_BACKLOG, "memory_mb", "own"), 300, "MB", True),
+    Goal("a pop there over a pop with 10,000, medians", (*_BACKLOG, "pop_ratio"), 1.25, "", True),
+    Goal("restart there, clean, until a pop is answered", (*_BACKLOG, "restarts", "clean", "pop_s"), 3, "s", True),
+    Goal("restart there after SIGKILL", (*_BACKLOG, "restarts", "killed", "pop_s"), 3, "s", True),
+    Goal(
+        "1 million partitions, one message each, resident", (*_PARTITIONS, "memory_at_once_mb", "own"), 1000, "MB", True
+    ),
+    Goal("any of them popped, longest of 300", (*_PARTITIONS, "pop", "max_ms"), 10, "ms", True),
+    Goal("the same after a restart", (*_PARTITIONS, "pop_after_restart", "max_ms"), 10, "ms", True),
+    Goal("restart there, clean, until a pop is answered", (*_PARTITIONS, "restarts", "clean", "pop_s"), 15, "s", True),
+    Goal("restart there after SIGKILL", (*_PARTITIONS, "restarts", "killed", "pop_s"), 15, "s", True),
+    Goal("10,000 idle long polls, resident", (*_POLLS, "memory_mb", "resident"), 700, "MB", True),
+    Goal("a push reaches the right one, longest of 300", (*_POLLS, "push_to_poll", "max_ms"), 20, "ms", True),
+    Goal("on disk over payload bytes, indexes included", (*_BACKLOG, "disk_over_payload"), 1.6, "", True),
+    Goal("the same where senders gave transactionIds", ("situations", "named", "disk_over_payload"), 1.6, "", True),
+    Goal("figures and /metrics, 10 million, slowest request", (*_BACKLOG, "slowest_route", "max_ms"), 20, "ms", True),
+    Goal("message by transactionId there, longest", (*_BACKLOG, "by_transaction", "max_ms"), 5, "ms", True),
+)

@@ -2,11 +2,11 @@
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench.goals import SPEED, WORKS, Goal
+from bench.goals import SIZE, SPEED, WORKS, Goal
 
 _LEAST_SHARE: Final = 0.03
 
@@ -24,7 +24,7 @@ def main(options: argparse.Namespace) -> None:
 
 def text(results: dict[str, Any]) -> str:
     """The tables of either command."""
-    return speed_text(results)
+    return size_text(results) if "situations" in results else speed_text(results)
 
 
 def speed_text(results: dict[str, Any]) -> str:
@@ -34,6 +34,33 @@ def speed_text(results: dict[str, Any]) -> str:
         parts.append(_ceilings(results))
     parts += [_profiles(results["profiles"])] if "profiles" in results else []
     return "\n\n".join(parts)
+
+
+def size_text(results: dict[str, Any]) -> str:
+    """The tables of `size`."""
+    parts = [_machine(results)]
+    if results["scale"] != 1:
+        parts.append(f"Scale {results['scale']}: so much of the messages, partitions and polls that the goals name.")
+    parts.append(_goals(SIZE, results))
+    parts += [_situation(name, found) for name, found in results["situations"].items()]
+    return "\n\n".join(parts)
+
+
+def _situation(name: str, found: dict[str, Any]) -> str:
+    """All that was seen in one situation; times of routes one below the other."""
+    rows = [(" ".join(path), value) for path, value in _leaves((), found)]
+    return table((name, ""), [(path, _number(value)) for path, value in rows])
+
+
+def _leaves(path: tuple[str, ...], found: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], float | None]]:
+    for name, value in found.items():
+        if not isinstance(value, dict):
+            yield (*path, name), value
+        elif "p50_ms" in value and path[:1] != ("slowest_route",):
+            yield (*path, f"{name} p50 ms"), value["p50_ms"]
+            yield (*path, f"{name} longest ms"), value["max_ms"]
+        else:
+            yield from _leaves((*path, name), value)
 
 
 def _machine(results: dict[str, Any]) -> str:

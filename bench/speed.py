@@ -125,7 +125,7 @@ class _Bench:
     def _fill(self, work: str, server: Queen) -> None:
         if work == "W3":
             messages = int((self._seconds + self._warm_up) * FILLED_AHEAD)
-            child("bench.generate", "fill", str(server.port), str(messages))
+            child("bench.generate", "fill", str(server.port), "backlog", str(messages))
 
     def _generate(self, work: str, port: int, pid: int) -> dict[str, Any]:
         return child("bench.generate", work, str(port), str(self._seconds), str(self._warm_up), str(pid))

@@ -24,22 +24,21 @@ def check(status: int, wanted: int, body: bytes) -> None:
 
 
 class Pushing:
-    """Pushes of `size` messages each, one partition after the other; without end, or until there are `limit`."""
+    """Pushes of `size` messages each, one partition after the other, without end."""
 
-    def __init__(self, connections: int, size: int, limit: int | None = None) -> None:
+    def __init__(self, connections: int, size: int) -> None:
         self.connections = connections
         self.messages = 0
         self._size = size
         self._requests = traffic.pushes(size)
-        self._turns = count() if limit is None else iter(range(-(-limit // size)))
+        self._turns = count()
 
     def next(self, connection: int, status: int, body: bytes, took: float) -> bytes | None:
         """See `Work`."""
         if status:
             check(status, 201, body)
             self.messages += self._size
-        turn = next(self._turns, None)
-        return None if turn is None else self._requests[turn % traffic.PARTITIONS]
+        return self._requests[next(self._turns) % traffic.PARTITIONS]
 
 
 class Consuming:
@@ -224,11 +223,6 @@ def side_by_side(port: int, seconds: float, warm_up: float, watched: int) -> dic
 def consume(port: int, seconds: float, warm_up: float, watched: int) -> dict[str, Any]:
     """W3, whose messages have been pushed before."""
     return drive(port, Consuming(16, 100), seconds, warm_up, watched)
-
-
-def fill(port: int, messages: int) -> dict[str, Any]:
-    """Push so many messages as fast as it goes, spread over all partitions."""
-    return drive(port, Pushing(4, 1000, messages), seconds=3600)
 
 
 def _closed(make: Callable[[], Work]) -> Callable[[int, float, float, int], dict[str, Any]]:
