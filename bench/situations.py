@@ -47,7 +47,7 @@ class Asking:
         self.connections = 1
         self.messages = 0
         self.took: list[float] = []
-        self.bodies: list[bytes] = []
+        self.body = b""
         self._status = status
         self._requests = iter(requests)
 
@@ -56,7 +56,7 @@ class Asking:
         if status:
             check(status, self._status, body)
             self.took.append(took)
-            self.bodies.append(body)
+            self.body = body
         return next(self._requests, None)
 
 
@@ -222,7 +222,7 @@ def _pops(server: Queen) -> dict[str, float | None]:
     def requests() -> Iterator[bytes]:
         for _ in range(_ASKED):
             yield pop
-            yield traffic.acknowledgement_of_one(work.bodies[-1])
+            yield traffic.acknowledgement_of_one(work.body)
 
     work = Asking(requests())
     drive(server.port, work, seconds=3600)
