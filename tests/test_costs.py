@@ -1,7 +1,8 @@
 """What a message may cost, in figures that don't depend on the machine: function calls, and memory that stays.
 
-Function calls (of Python and of C, and each resumption of a coroutine) go up with the work that is done per message. They
-are counted on one fixed scenario, so a change that makes every message dearer is seen here and not only in a benchmark.
+Function calls (of Python and of C, and each resumption of a coroutine) go up with the work that is done per message.
+They are counted on one fixed scenario, so a change that makes every message dearer is seen here and not only in a
+benchmark.
 """
 
 import gc
