@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import signal
+import sys
 from pathlib import Path
 
 from bench import report, size, speed
@@ -22,6 +24,8 @@ def main() -> None:
     if options.command == "report":
         report.main(options)
         return
+    # Whoever ends the measurement ends its servers and removes their stores with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     options.dir = options.dir.resolve()  # servers have a working directory of their own
     results = options.module.main(options)
     if options.json:

@@ -54,12 +54,11 @@ class Filling:
         if status:
             check(status, 201, body)
             self.messages += _SIZE
+            answers = self.messages // _SIZE
+            if answers % self._every == 0:
+                self.sample.append(traffic.transactions(body)[answers % _SIZE].decode())
         turn = next(self._turns, None)
-        if turn is None:
-            return None
-        if status and turn % self._every == 0:
-            self.sample.append(traffic.transactions(body)[turn % _SIZE].decode())
-        return self._request(turn)
+        return None if turn is None else self._request(turn)
 
 
 def fill(port: int, kind: str, messages: int) -> dict[str, Any]:

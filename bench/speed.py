@@ -17,6 +17,7 @@ from bench.goals import WORKS
 from bench.machine import machine
 from bench.report import speed_text
 from bench.served import Queen, child, other, queen, scratch
+from bench.traffic import get
 from bench.works import FILLED_AHEAD
 
 EDGE: Final = "W1 edge"
@@ -99,7 +100,10 @@ class _Bench:
     def edge(self) -> dict[str, Any]:
         """W1 against the edge alone."""
         with other(self._folder, "bench.edge") as server:
-            return self._generate("W1", server.port, server.pid)
+            figures = self._generate("W1", server.port, server.pid)
+            if server.ask(get("/api/v1/resources/queues/bench")) != 404:
+                raise SystemExit("the edge has stored something: bench/edge.py does not fit the broker any more")
+            return figures
 
     def echo(self, work: str) -> dict[str, Any]:
         """A work against a server that only echoes what Queen answered to the same requests."""
