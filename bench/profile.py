@@ -18,7 +18,8 @@ Share = tuple[str, float]
 """A module, and its share of the samples, from 0 to 1."""
 
 _RATE: Final = 250
-_OUTERMOST: Final = "queen/cli.py"  # which runs Trio: with nothing of ours further in, it is Trio itself
+_OUTERMOST: Final = ("queen/cli.py", "queen/__main__.py")
+"""They run Trio: with nothing of ours further in, it is Trio itself."""
 _FRAME: Final = re.compile(r"\(([^():]*?)(?::\d+)?\)$")
 
 
@@ -72,6 +73,6 @@ def _module(stack: list[str]) -> str:
     paths = [match[1] for frame in reversed(stack) if (match := _FRAME.search(frame))]
     for path in paths:
         at = path.rfind("queen/")
-        if at >= 0 and path[at:] != _OUTERMOST:
+        if at >= 0 and path[at:] not in _OUTERMOST:
             return path[at:]
     return "trio" if any("trio/" in path for path in paths) else "other"

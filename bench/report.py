@@ -14,17 +14,28 @@ _LEAST_SHARE: Final = 0.03
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Which results."""
     parser.add_argument("files", nargs="+", type=Path, help="what --json has written")
+    parser.add_argument("--into", type=Path, help="a page whose tables are to be replaced, as docs/performance.md")
 
 
 def main(options: argparse.Namespace) -> None:
-    """Print them as Markdown."""
+    """Print them as Markdown, or put them where a page has those of an earlier measurement."""
     for path in options.files:
-        print(text(json.loads(path.read_text())), end="\n\n")
+        results = json.loads(path.read_text())
+        command = "size" if "situations" in results else "speed"
+        tables = size_text(results) if command == "size" else speed_text(results)
+        if options.into is None:
+            print(tables, end="\n\n")
+        else:
+            options.into.write_text(replaced(options.into.read_text(), command, tables))
 
 
-def text(results: dict[str, Any]) -> str:
-    """The tables of either command."""
-    return size_text(results) if "situations" in results else speed_text(results)
+def replaced(page: str, command: str, tables: str) -> str:
+    """The page with these tables between `<!-- speed -->` or `<!-- size -->` and the next `<!-- end -->`."""
+    before, mark, rest = page.partition(f"<!-- {command} -->")
+    _, end, after = rest.partition("<!-- end -->")
+    if not end:
+        raise SystemExit(f"no place for the tables of {command}")
+    return f"{before}{mark}\n{tables}\n{end}{after}"
 
 
 def speed_text(results: dict[str, Any]) -> str:
