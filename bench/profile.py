@@ -1,6 +1,7 @@
 """Where a process spends its time, by py-spy: for each sample, the innermost of Queen's modules in the stack.
 
-What a C extension does counts for the module that called it; a thread that waits in the kernel does not count at all.
+What a C extension does counts for the module that called it, and so does waiting for the disk (`lmdb_journal`). Threads
+that wait for work do not count.
 """
 
 import re
@@ -20,6 +21,8 @@ Share = tuple[str, float]
 _RATE: Final = 250
 _OUTERMOST: Final = ("queen/cli.py", "queen/__main__.py")
 """They run Trio: with nothing of ours further in, it is Trio itself."""
+_IDLE: Final = ("EpollIOManager.get_events", "WorkerThread._work")
+"""Where Trio waits for something to do. py-spy takes some of that for work when it does not stop the process."""
 _FRAME: Final = re.compile(r"\(([^():]*?)(?::\d+)?\)$")
 
 
@@ -62,8 +65,10 @@ def _command(stacks: Path) -> list[str]:
 def _shares(stacks: Path) -> list[Share]:
     found: Counter[str] = Counter()
     for line in stacks.read_text().splitlines():
-        stack, _, number = line.rpartition(" ")
-        found[_module(stack.split(";"))] += int(number)
+        text, _, number = line.rpartition(" ")
+        stack = text.split(";")
+        if not stack[-1].startswith(_IDLE):
+            found[_module(stack)] += int(number)
     whole = sum(found.values())
     return [(module, samples / whole) for module, samples in found.most_common()]
 
