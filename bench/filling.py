@@ -34,7 +34,12 @@ def _partitions() -> Callable[[int], bytes]:
     return lambda turn: traffic.push([traffic.item(f"p{number}") for number in range(turn * _SIZE, (turn + 1) * _SIZE)])
 
 
-KINDS: Final = {"backlog": _backlog, "named": _named, "partitions": _partitions}
+def _mixed() -> Callable[[int], bytes]:
+    """The messages of one request to one of 50 partitions of one of 20 queues."""
+    return lambda turn: traffic.push([traffic.item(f"p{turn // 20 % 50}", queue=f"queue-{turn % 20}")] * _SIZE)
+
+
+KINDS: Final = {"backlog": _backlog, "named": _named, "partitions": _partitions, "mixed": _mixed}
 
 
 class Filling:

@@ -58,16 +58,29 @@ def size_text(results: dict[str, Any]) -> str:
 
 
 def _situation(name: str, found: dict[str, Any]) -> str:
-    """All that was seen in one situation; times of routes one below the other."""
-    rows = [(" ".join(path), value) for path, value in _leaves((), found)]
-    return table((name, ""), [(path, _number(value)) for path, value in rows])
+    """All that was seen in one situation: figures, and tables of routes."""
+    figures, tables = [], []
+    for path, value in _leaves((), found):
+        if path[-1] == "routes":
+            tables.append(_routes((name, *path[:-1]), value))
+        else:
+            figures.append((" ".join(path), _number(value)))
+    return "\n\n".join([table((name, ""), figures), *tables])
 
 
-def _leaves(path: tuple[str, ...], found: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], float | None]]:
+def _routes(where: tuple[str, ...], routes: dict[str, dict[str, float]]) -> str:
+    rows = [
+        (f"`{route}`", _number(times["p50_ms"]), _number(times["max_ms"]), _number(times["kb"]))
+        for route, times in routes.items()
+    ]
+    return table((", ".join(where), "p50 ms", "longest ms", "answer kB"), rows)
+
+
+def _leaves(path: tuple[str, ...], found: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, value in found.items():
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or name == "routes":
             yield (*path, name), value
-        elif "p50_ms" in value and path[:1] != ("slowest_route",):
+        elif "p50_ms" in value:
             yield (*path, f"{name} p50 ms"), value["p50_ms"]
             yield (*path, f"{name} longest ms"), value["max_ms"]
         else:

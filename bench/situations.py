@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench import traffic
-from bench.driver import Connection, Loop, drive, now, percentiles_ms
+from bench.asking import Asking, asked, slowest, times_of
+from bench.driver import Connection, Loop, now, percentiles_ms
+from bench.mixed import mixed
 from bench.served import Queen, child, queen
 from bench.works import check
 
-_ROUNDS: Final = 20
 _ASKED: Final = 300
 _SETTLED_S: Final = 3.0
 """After a fill, until the projections have been written and garbage is gone."""
@@ -40,33 +41,6 @@ BY_PARTITION: Final = (
 """Answers that list partitions, and grow with them; asked where there are few."""
 
 
-class Asking:
-    """One client, one request after the other; each must be answered with `status`."""
-
-    def __init__(self, requests: Iterable[bytes], status: int = 200) -> None:
-        self.connections = 1
-        self.messages = 0
-        self.took: list[float] = []
-        self.body = b""
-        self._status = status
-        self._requests = iter(requests)
-
-    def next(self, connection: int, status: int, body: bytes, took: float) -> bytes | None:
-        """See `Work`."""
-        if status:
-            check(status, self._status, body)
-            self.took.append(took)
-            self.body = body
-        return next(self._requests, None)
-
-
-def asked(server: Queen, requests: Iterable[bytes]) -> dict[str, float | None]:
-    """Percentiles of the times that these requests took."""
-    work = Asking(requests)
-    drive(server.port, work, seconds=3600)
-    return percentiles_ms(work.took)
-
-
 def idle(folder: Path, scale: float) -> dict[str, Any]:
     """A server on a fresh store."""
     with queen(folder) as server:
@@ -89,8 +63,8 @@ def backlog(folder: Path, scale: float) -> dict[str, Any]:
         found["pop_many"] = _pops(server)
         found["pop_ratio"] = found["pop_many"]["p50_ms"] / found["pop_few"]["p50_ms"]
         found["by_transaction"] = asked(server, _messages(filled["sample"]))
-        found["routes"] = _routes(server, ROUTES + BY_PARTITION)
-        found["slowest_route"] = _slowest(found["routes"])
+        found["routes"] = times_of(server, ROUTES + BY_PARTITION)
+        found["slowest_route"] = slowest(found["routes"])
         found["restarts"] = _restarts(server, lambda: _fill(server, "backlog", int(200_000 * scale)))
         found["memory_after_restart_mb"] = server.memory_mb()
     return found
@@ -124,8 +98,8 @@ def partitions(folder: Path, scale: float) -> dict[str, Any]:
         found["disk_mb"] = server.disk_mb()
         chosen = chance.sample(range(10, number), 2 * _ASKED)  # the first ones are popped by restarts
         found["pop"] = asked(server, _partition_pops(chosen[:_ASKED]))
-        found["routes"] = _routes(server, ROUTES)
-        found["slowest_route"] = _slowest(found["routes"])
+        found["routes"] = times_of(server, ROUTES)
+        found["slowest_route"] = slowest(found["routes"])
         found["restarts"] = _restarts(server, lambda: None)
         found["memory_after_restart_mb"] = server.memory_mb()
         found["pop_after_restart"] = asked(server, _partition_pops(chosen[_ASKED:]))
@@ -207,6 +181,7 @@ SITUATIONS: Final[dict[str, Callable[[Path, float], dict[str, Any]]]] = {
     "named": named,
     "partitions": partitions,
     "polls": polls,
+    "mixed": mixed,
 }
 
 
@@ -217,15 +192,15 @@ def _fill(server: Queen, kind: str, messages: int) -> dict[str, Any]:
 def _pops(server: Queen) -> dict[str, float | None]:
     """Times of single pops, each message acknowledged before the next."""
     pop = traffic.get(traffic.POP)
-    work = Asking(())
+    work = Asking()
 
     def requests() -> Iterator[bytes]:
         for _ in range(_ASKED):
             yield pop
             yield traffic.acknowledgement_of_one(work.body)
 
-    work = Asking(requests())
-    drive(server.port, work, seconds=3600)
+    work.requests = requests()
+    work.run(server)
     return percentiles_ms(work.took[::2])
 
 
@@ -235,16 +210,6 @@ def _partition_pops(numbers: Iterable[int]) -> Iterator[bytes]:
 
 def _messages(transactions: Iterable[str]) -> Iterator[bytes]:
     return (traffic.get(f"/api/v1/messages/{transaction}") for transaction in transactions)
-
-
-def _routes(server: Queen, routes: Iterable[str]) -> dict[str, dict[str, float | None]]:
-    """For each route the percentiles of some requests."""
-    return {route: asked(server, [traffic.get(route)] * _ROUNDS) for route in routes}
-
-
-def _slowest(routes: dict[str, dict[str, float | None]]) -> dict[str, float]:
-    """The longest of the medians, and the longest request of all."""
-    return {name: max(times[name] or 0.0 for times in routes.values()) for name in ("p50_ms", "max_ms")}
 
 
 def _restarts(server: Queen, before_kill: Callable[[], object]) -> dict[str, dict[str, float]]:

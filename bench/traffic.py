@@ -4,6 +4,7 @@ Nothing here decodes JSON: at a hundred messages an answer the generator would b
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 PARTITIONS: Final = 100
@@ -32,9 +33,9 @@ def payload(mark: int = 0) -> bytes:
     return b'"%010d%s"' % (mark, b"x" * (PAYLOAD_BYTES - 12))
 
 
-def item(partition: str, data: bytes = payload()) -> bytes:
+def item(partition: str, data: bytes = payload(), queue: str = "bench") -> bytes:
     """One message of a push."""
-    return b'{"queue":"bench","partition":"%s","payload":%s}' % (partition.encode(), data)
+    return b'{"queue":"%s","partition":"%s","payload":%s}' % (queue.encode(), partition.encode(), data)
 
 
 def push(items: list[bytes]) -> bytes:
@@ -68,6 +69,13 @@ def acknowledgement(popped: bytes) -> bytes:
         "/api/v1/ack/batch",
         b'{"acknowledgments":[%s]}' % (entries % (between.join(transactions(popped)), lease[1])),
     )
+
+
+def settlement(names: list[bytes], outcomes: Sequence[str]) -> bytes:
+    """A batch that gives these messages these statuses, one by one."""
+    pairs = zip(names, outcomes, strict=False)
+    entries = [b'{"transactionId":"%s","status":"%s"}' % (name, outcome.encode()) for name, outcome in pairs]
+    return post("/api/v1/ack/batch", b'{"acknowledgments":[%s]}' % b",".join(entries))
 
 
 def acknowledgement_of_one(popped: bytes) -> bytes:
