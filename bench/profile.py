@@ -1,7 +1,8 @@
-"""Where a process spends its time, by py-spy: for each sample, the innermost of Queen's modules in the stack.
+"""Where a process spends its time, by py-spy: for the main thread and for all others together, how much of the time
+they were at work, and in which of Queen's modules.
 
-What a C extension does counts for the module that called it, and so does waiting for the disk (`lmdb_journal`). Threads
-that wait for work do not count.
+A sample counts for the innermost of Queen's modules in its stack, so what a C extension does counts for the module that
+called it, and so does waiting for the disk (`store/lmdb_journal.py`) or for the interpreter's lock.
 """
 
 import re
@@ -11,37 +12,38 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bench.served import ROOT
 
-Share = tuple[str, float]
-"""A module, and its share of the samples, from 0 to 1."""
+Profile = dict[str, dict[str, Any]]
+"""For "main" and "others": `busy`, the share of the time of the run that they were at work, all threads added up; and
+`modules`, by name, each one's share of it."""
 
 _RATE: Final = 250
+_FRAME: Final = re.compile(r"\(([^():]*?)(?::\d+)?\)$")
+_WAITING: Final = ("EpollIOManager.get_events", "WorkerThread._work", "CommitThread._serve")
+"""The innermost functions of threads that wait for something to do."""
 _OUTERMOST: Final = ("queen/cli.py", "queen/__main__.py")
 """They run Trio: with nothing of ours further in, it is Trio itself."""
-_IDLE: Final = ("EpollIOManager.get_events", "WorkerThread._work")
-"""Where Trio waits for something to do. py-spy takes some of that for work when it does not stop the process."""
-_FRAME: Final = re.compile(r"\(([^():]*?)(?::\d+)?\)$")
 
 
 @contextmanager
-def of_process(pid: int, folder: Path, seconds: float) -> Iterator[list[Share]]:
-    """Watch a process while the block runs, `seconds` at most; the list is filled when it has ended."""
-    shares: list[Share] = []
+def of_process(pid: int, folder: Path, seconds: float) -> Iterator[Profile]:
+    """Watch a process while the block runs, `seconds` at most; the profile is filled when it has ended."""
+    found: Profile = {}
     stacks = folder / "stacks.txt"
     spy = subprocess.Popen(
         [*_command(stacks), "--duration", str(max(1, int(seconds))), "--pid", str(pid)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    yield shares
+    yield found
     spy.wait()
-    shares.extend(_shares(stacks))
+    found.update(_profile(stacks))
 
 
-def of_command(command: Sequence[str], folder: Path) -> list[Share]:
+def of_command(command: Sequence[str], folder: Path) -> Profile:
     """Watch a module of the benchmark's from its start to its end."""
     stacks = folder / "stacks.txt"
     subprocess.run(
@@ -51,26 +53,35 @@ def of_command(command: Sequence[str], folder: Path) -> list[Share]:
         stderr=subprocess.DEVNULL,
         check=False,
     )
-    return _shares(stacks)
+    return _profile(stacks)
 
 
 def _command(stacks: Path) -> list[str]:
     spy = Path(sys.executable).with_name("py-spy")
     if not spy.exists():
         raise SystemExit("--profile needs py-spy: pip install py-spy")
-    # Without --nonblocking the server stands still for every sample.
-    return [str(spy), "record", "--nonblocking", "--format", "raw", "--rate", str(_RATE), "--output", str(stacks)]
+    # Without --nonblocking the server stands still for every sample; so py-spy can't tell who waits, and we do.
+    options = ["--nonblocking", "--idle", "--threads", "--format", "raw", "--rate", str(_RATE)]
+    return [str(spy), "record", *options, "--output", str(stacks)]
 
 
-def _shares(stacks: Path) -> list[Share]:
-    found: Counter[str] = Counter()
+def _profile(stacks: Path) -> Profile:
+    whole = 0  # samples of the main thread
+    found: dict[str, Counter[str]] = {"main": Counter(), "others": Counter()}
     for line in stacks.read_text().splitlines():
         text, _, number = line.rpartition(" ")
-        stack = text.split(";")
-        if not stack[-1].startswith(_IDLE):
-            found[_module(stack)] += int(number)
-    whole = sum(found.values())
-    return [(module, samples / whole) for module, samples in found.most_common()]
+        thread, *stack = text.split(";")
+        main = "MainThread" in thread
+        whole += int(number) if main else 0
+        if stack and not stack[-1].startswith(_WAITING):
+            found["main" if main else "others"][_module(stack)] += int(number)
+    return {
+        thread: {
+            "busy": samples.total() / whole,
+            "modules": {module: count / whole for module, count in samples.most_common()},
+        }
+        for thread, samples in found.items()
+    }
 
 
 def _module(stack: list[str]) -> str:
@@ -79,5 +90,5 @@ def _module(stack: list[str]) -> str:
     for path in paths:
         at = path.rfind("queen/")
         if at >= 0 and path[at:] not in _OUTERMOST:
-            return path[at:]
+            return path[at + len("queen/") :]
     return "trio" if any("trio/" in path for path in paths) else "other"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.goals import SIZE, SPEED, WORKS, Goal
+from bench.profile import Profile
 
 _LEAST_SHARE: Final = 0.03
 
@@ -137,12 +138,13 @@ def _ceilings(results: dict[str, Any]) -> str:
     return table(("work", "answered by", "messages/s", "p50 ms", "Queen's share of it"), rows)
 
 
-def _profiles(profiles: dict[str, list[tuple[str, float]]]) -> str:
-    rows = [
-        (work, ", ".join(f"{module} {share:.0%}" for module, share in shares if share >= _LEAST_SHARE))
-        for work, shares in profiles.items()
-    ]
-    return table(("work", f"modules with {_LEAST_SHARE:.0%} of the samples and more"), rows)
+def _profiles(profiles: dict[str, Profile]) -> str:
+    rows = []
+    for work, found in profiles.items():
+        for thread, shares in found.items():
+            modules = [f"{module} {share:.0%}" for module, share in shares["modules"].items() if share >= _LEAST_SHARE]
+            rows.append((work, thread, f"{shares['busy']:.0%}", ", ".join(modules)))
+    return table(("work", "thread", "busy", f"modules with {_LEAST_SHARE:.0%} of the time and more"), rows)
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

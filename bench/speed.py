@@ -114,7 +114,7 @@ class _Bench:
             with other(place, "bench.echo", str(answers)) as echo:
                 return self._generate(work, echo.port, echo.pid)
 
-    def profiled(self, work: str) -> list[profile.Share]:
+    def profiled(self, work: str) -> profile.Profile:
         """Where the server's time goes in a run of a work."""
         if work == "W6":
             with scratch(self._folder) as place:
@@ -122,9 +122,9 @@ class _Bench:
                 return profile.of_command(command, place)
         with queen(self._folder, self._server) as server:
             self._fill(work, server)
-            with profile.of_process(server.pid, server.data.parent, self._seconds) as shares:
+            with profile.of_process(server.pid, server.data.parent, self._seconds) as found:
                 self._generate(work, server.port, server.pid)
-            return shares
+            return found
 
     def _fill(self, work: str, server: Queen) -> None:
         if work == "W3":
