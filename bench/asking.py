@@ -9,7 +9,7 @@ from bench.driver import drive, percentiles_ms
 from bench.served import Queen
 
 Times = dict[str, float | None]
-"""Percentiles, see `percentiles_ms`."""
+"""Percentiles, see `percentiles_ms`, and the server's processor time for a request in ms."""
 
 _ROUNDS: Final = 20
 
@@ -34,9 +34,10 @@ class Asking:
         return next(self.requests, None)
 
     def run(self, server: Queen) -> Times:
-        """Ask all; the percentiles of the times."""
-        drive(server.port, self, seconds=3600)
-        return percentiles_ms(self.took)
+        """Ask all; the percentiles of the times, and the mean of the server's processor time."""
+        used = drive(server.port, self, seconds=3600, watched=server.pid)
+        cpu_s = used["server_user_s"] + used["server_system_s"]
+        return percentiles_ms(self.took) | {"cpu_ms": cpu_s * 1000 / len(self.took) if self.took else None}
 
 
 def asked(server: Queen, requests: Iterable[bytes]) -> Times:

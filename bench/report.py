@@ -71,10 +71,16 @@ def _situation(name: str, found: dict[str, Any]) -> str:
 
 def _routes(where: tuple[str, ...], routes: dict[str, dict[str, float]]) -> str:
     rows = [
-        (f"`{route}`", _number(times["p50_ms"]), _number(times["max_ms"]), _number(times["kb"]))
+        (
+            f"`{route}`",
+            _number(times["p50_ms"]),
+            _number(times["max_ms"]),
+            _number(times["cpu_ms"]),
+            _number(times["kb"]),
+        )
         for route, times in routes.items()
     ]
-    return table((", ".join(where), "p50 ms", "longest ms", "answer kB"), rows)
+    return table((", ".join(where), "p50 ms", "longest ms", "cpu ms", "answer kB"), rows)
 
 
 def _leaves(path: tuple[str, ...], found: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -84,6 +90,8 @@ def _leaves(path: tuple[str, ...], found: dict[str, Any]) -> Iterator[tuple[tupl
         elif "p50_ms" in value:
             yield (*path, f"{name} p50 ms"), value["p50_ms"]
             yield (*path, f"{name} longest ms"), value["max_ms"]
+            if "cpu_ms" in value:
+                yield (*path, f"{name} cpu ms"), value["cpu_ms"]
         else:
             yield from _leaves((*path, name), value)
 

@@ -45,7 +45,9 @@ def idle(folder: Path, scale: float) -> dict[str, Any]:
     """A server on a fresh store."""
     with queen(folder) as server:
         time.sleep(_SETTLED_S)
-        return {"memory_mb": server.memory_mb()}
+        memory = server.memory_mb()
+        server.stop()
+        return {"memory_mb": memory, "start_s": server.start()}
 
 
 def backlog(folder: Path, scale: float) -> dict[str, Any]:
@@ -190,7 +192,7 @@ def _fill(server: Queen, kind: str, messages: int) -> dict[str, Any]:
 
 
 def _pops(server: Queen) -> dict[str, float | None]:
-    """Times of single pops, each message acknowledged before the next."""
+    """Times of single pops, each message acknowledged before the next; processor time of a pop or an acknowledgement."""
     pop = traffic.get(traffic.POP)
     work = Asking()
 
@@ -200,8 +202,8 @@ def _pops(server: Queen) -> dict[str, float | None]:
             yield traffic.acknowledgement_of_one(work.body)
 
     work.requests = requests()
-    work.run(server)
-    return percentiles_ms(work.took[::2])
+    both = work.run(server)
+    return percentiles_ms(work.took[::2]) | {"cpu_ms": both["cpu_ms"]}
 
 
 def _partition_pops(numbers: Iterable[int]) -> Iterator[bytes]:
