@@ -70,16 +70,8 @@ def _situation(name: str, found: dict[str, Any]) -> str:
 
 
 def _routes(where: tuple[str, ...], routes: dict[str, dict[str, float]]) -> str:
-    rows = [
-        (
-            f"`{route}`",
-            _number(times["p50_ms"]),
-            _number(times["max_ms"]),
-            _number(times["cpu_ms"]),
-            _number(times["kb"]),
-        )
-        for route, times in routes.items()
-    ]
+    columns = ("p50_ms", "max_ms", "cpu_ms", "kb")
+    rows = [(f"`{route}`", *(_number(times[name]) for name in columns)) for route, times in routes.items()]
     return table((", ".join(where), "p50 ms", "longest ms", "cpu ms", "answer kB"), rows)
 
 

@@ -192,7 +192,7 @@ def _fill(server: Queen, kind: str, messages: int) -> dict[str, Any]:
 
 
 def _pops(server: Queen) -> dict[str, float | None]:
-    """Times of single pops, each message acknowledged before the next; processor time of a pop or an acknowledgement."""
+    """Times of single pops, each message acknowledged before the next; the processor time is that of either."""
     pop = traffic.get(traffic.POP)
     work = Asking()
 
