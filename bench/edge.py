@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import trio
 
-from queen.broker import Broker
-from queen.checks import payload_of
+from queen.actors.engine import Engine
 from queen.clock import Ids, SystemClock
 from queen.messages import Caller, NewMessage
 from queen.names import uuid_text
 from queen.opening import open_broker
 from queen.replies import Receipt
+from queen.reply import Reply
 from queen.settings import Settings
 from queen.web.serve import serve
 
@@ -26,16 +26,14 @@ _SWITCH_INTERVAL_S = 0.0005  # as `queen serve` has it
 async def _run(port: int) -> None:
     ids = Ids(SystemClock())
 
-    async def push_many(self: Broker, items: Sequence[NewMessage], *, caller: Caller) -> list[Receipt]:
-        for index, item in enumerate(items):
-            payload_of(item, f"items[{index}].")
+    def push(self: Engine, items: Sequence[tuple[NewMessage, bytes]], caller: Caller) -> Reply[list[Receipt]]:
         base = ids.block()
-        return [
-            Receipt(uuid_text(base + 2 * index), uuid_text(base + 2 * index + 1), "queued")
-            for index, _ in enumerate(items)
-        ]
+        answer: Reply[list[Receipt]] = Reply()
+        numbers = range(base, base + 2 * len(items), 2)
+        answer.set([Receipt(uuid_text(number), uuid_text(number + 1), "queued") for number in numbers])
+        return answer
 
-    Broker.push_many = push_many  # type: ignore[assignment,method-assign]
+    Engine.push = push  # type: ignore[method-assign]
     async with open_broker(None) as broker, trio.open_nursery() as nursery:
         await nursery.start(serve, broker, Settings(port=port, log_level="warning"))
         gc.collect()
