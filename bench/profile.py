@@ -8,6 +8,7 @@ called it, and so does waiting for the disk (`store/lmdb_journal.py`) or for the
 import re
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -43,17 +44,13 @@ def of_process(pid: int, folder: Path, seconds: float) -> Iterator[Profile]:
     found.update(_profile(stacks))
 
 
-def of_command(command: Sequence[str], folder: Path) -> Profile:
-    """Watch a module of the benchmark's from its start to its end."""
-    stacks = folder / "stacks.txt"
-    subprocess.run(
-        [*_command(stacks), "--", sys.executable, "-m", *command],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=False,
-    )
-    return _profile(stacks)
+def of_command(command: Sequence[str], folder: Path, wait: float, seconds: float) -> Profile:
+    """Watch a module of the benchmark's, from `wait` seconds after its start on."""
+    with subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        time.sleep(wait)
+        with of_process(process.pid, folder, seconds) as found:
+            process.wait()
+    return found
 
 
 def _command(stacks: Path) -> list[str]:
