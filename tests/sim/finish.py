@@ -32,7 +32,6 @@ class Finish:
         """Consume everything, and check what only a living broker can tell."""
         world = self._world
         life = await world.heal()
-        await life.broker.wait_started()
         async with trio.open_nursery() as nursery:
             for queue in list(life.engine.core.catalogue.queues.values()):
                 await Client(world, "d-").configure(queue.name, {"maxWaitTimeSeconds": None})

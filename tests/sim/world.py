@@ -285,6 +285,9 @@ class World:
         life = await self.alive()
         life.journal.clear_up()
         life.disk.commit_s = min(life.disk.commit_s, 0.004)
+        await trio.sleep(3)  # what broke last is over
+        while not life.broker.ready:
+            await trio.sleep(0.1)
         return life
 
     async def _fault_kill(self, fault: Fault) -> None:
