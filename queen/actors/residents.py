@@ -55,8 +55,8 @@ class Residents:
         kept = self.asleep.pop(slot.number) if slot.number in self.asleep else None
         state, seq = kept or self.load(slot.number)
         slot.deleted = state.deleted
-        forget_groups(state, slot.queue)
         actor = PartitionActor(self._core, self, slot, state, seq)
+        forget_groups(state, slot.queue)  # the actor knows their leases, and takes them off `leases`
         actor.meet_all()
         scope = trio.CancelScope()
         self._awake[slot] = actor, scope

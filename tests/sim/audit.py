@@ -29,6 +29,7 @@ from queen.names import SECOND, generated_transaction_id, message_id, uuid_text
 from queen.store.chain import follow
 from queen.store.format import ORIGIN, Record
 from tests.model.reference import Copy, ReferenceQueue, Refused
+from tests.sim.feed import Told, told_of
 from tests.sim.history import Attempt, Epoch, History
 from tests.sim.ledger import Crowd, Entry, Lease, Ledger, Part, Store
 from tests.sim.violation import Violation, demand
@@ -51,6 +52,7 @@ class Audit:
         self._epoch: Epoch | None = None
         self._crashes = [(stamp.epoch, stamp.now) for stamp in history.crashes]
         self.ledger = Ledger()
+        self.told: list[Told] = []
         self._seq = 0
         self._at = 0
 
@@ -126,12 +128,15 @@ class Audit:
             self._punctual(part, record.at)
             part.plain.now = record.at
         events = list(record.events)
+        told = [event for event in events if not isinstance(event, MessagesPushed)]
+        self.told += [each for event in told for each in told_of(record.seq, part, event)]
         if any(isinstance(event, GroupMoved) for event in events):
             self._moved(self._part(part), events, self._asked(attempt, "seek"))
         else:
             for event in events:
                 self._apply(record, part, event, attempt)
         if part is not None:
+            self.told += [each for event in events if event not in told for each in told_of(record.seq, part, event)]
             part.measure(record.at, self._epoch_number())
 
     def _attempt_of(self, record: Record) -> Attempt | None:

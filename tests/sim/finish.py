@@ -38,6 +38,7 @@ class Finish:
                 for name in list(queue.groups):
                     nursery.start_soon(self._consume, queue.name, name)
         await trio.sleep(6)  # the keeper and the eraser have done their work
+        world.history.all_told = world.stamp()
         await self._listings(life.broker)
         await same_after_restart(life, world)
 
@@ -88,6 +89,10 @@ def _count(messages: Any) -> Counts:
 async def same_after_restart(life: "Life", world: "World") -> None:
     """Live state equals replayed state: with the tables as they are, and folded anew from the first record."""
     engine = life.engine
+    for queue in engine.core.catalogue.queues.values():
+        for slot in queue.slots.values():
+            engine.house.awake(slot)
+    await trio.sleep(0.5)  # who was asleep has spoken
     await engine.durable(None)
     demand(engine.core.writer.seq == life.journal.head, "law 3", "something is recorded that the disk has not got")
     live = picture(engine)

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 from queen import Acknowledgement, NewMessage
 from queen.broker import QueueConfiguration
+from queen.notices import Notice
 from queen.replies import Receipt, Settlement
 
 
 class Stamp(NamedTuple):
     """An instant: simulated seconds, the engine that ran, the last record handed in and the last one that the disk had
-    confirmed, the server's time and how far the wall clock was off it, in µs."""
+    confirmed, the server's time and how far the wall clock was off it, in µs, and which process it was."""
 
     time: float
     epoch: int
@@ -19,6 +20,7 @@ class Stamp(NamedTuple):
     synced: int
     now: int
     shift: int
+    process: int
 
 
 @dataclass(eq=False)
@@ -58,7 +60,6 @@ class Epoch(NamedTuple):
     number: int
     began: Stamp
     head: int
-    process: int
 
 
 @dataclass
@@ -70,7 +71,10 @@ class History:
     ends: dict[int, Stamp] = field(default_factory=dict)
     faults: list[tuple[Stamp, str]] = field(default_factory=list)
     crashes: list[Stamp] = field(default_factory=list)
-    heard: list[tuple[Stamp, Any]] = field(default_factory=list)
+    heard: list[tuple[Stamp, list[tuple[Stamp, Notice]]]] = field(default_factory=list)
+    """What each subscriber of the feed was told since it came."""
+    all_told: Stamp | None = None
+    """When everything must have been told."""
     released: dict[str, Stamp] = field(default_factory=dict)
     """Leases that clients gave back, by id, and when."""
 
@@ -86,8 +90,8 @@ class History:
         total = sha256()
         for line in self.transcript():
             total.update(line.encode())
-        for stamp, notice in self.heard:
-            total.update(f"{stamp} {notice}".encode())
+        for _, heard in self.heard:
+            total.update(str(heard).encode())
         for frame in frames:
             total.update(frame)
         return total.hexdigest()

@@ -37,8 +37,9 @@ def judge(plan: Plan) -> Verdict:
         verdict.broken = found.rule if isinstance(found, Violation) else type(found).__name__
         verdict.why = str(found) if isinstance(found, Violation) else repr(found)
     try:
-        ledger = Audit(world.history, world.platter.frames, world.platter.commits).run()
-        follows(world.history, ledger)
+        audit = Audit(world.history, world.platter.frames, world.platter.commits)
+        ledger = audit.run()
+        follows(world.history, audit.told)
         if verdict.broken is None:
             Accord(world.history, ledger, world.platter.commits, world.listed).run()
     except Violation as violation:

@@ -18,7 +18,7 @@ from queen import Broker
 from queen.actors.engine import Engine
 from queen.clock import Clock, Ids, SystemClock
 from queen.errors import QueenError, StoreFull
-from queen.names import SECOND
+from queen.notices import Notice
 from queen.opening import inline, supervise
 from queen.store import keyring
 from queen.store.keyring import KeyRing
@@ -197,7 +197,7 @@ class World:
         seq = engine.core.writer.seq if engine is not None else self.platter.synced
         clock = self._life.clock if self._life is not None else None
         now, shift = (clock.now(), clock.shift()) if clock is not None else (0, 0)
-        return Stamp(trio.current_time(), self._epoch, seq, self.platter.synced, now, shift)
+        return Stamp(trio.current_time(), self._epoch, seq, self.platter.synced, now, shift, self._lives)
 
     # -- engines and processes --------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class World:
         """For `WatchedBroker`."""
         self._epoch += 1
         stamp = self.stamp()
-        self.history.epochs.append(Epoch(self._epoch, stamp, self.head, self._lives))
+        self.history.epochs.append(Epoch(self._epoch, stamp, self.head))
 
     def engine_ended(self) -> None:
         """For `WatchedBroker`."""
@@ -234,8 +234,10 @@ class World:
 
     async def _hear(self, life: Life) -> None:
         async with life.broker.feed.subscribe() as notices:
+            heard: list[tuple[Stamp, Notice]] = []
+            self.history.heard.append((self.stamp(), heard))
             async for notice in notices:
-                self.history.heard.append((self.stamp(), notice))
+                heard.append((self.stamp(), notice))  # noqa: PERF401  # it is read while it grows
 
     def _down(self) -> Life | None:
         life = self._life
@@ -355,6 +357,3 @@ def _injected(error: BaseException | None, seen: frozenset[int] = frozenset()) -
     if isinstance(error, BaseExceptionGroup):
         behind += error.exceptions
     return any(_injected(each, seen) for each in behind)
-
-
-__all__ = ["SECOND", "World"]
