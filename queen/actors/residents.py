@@ -57,7 +57,10 @@ class Residents:
         slot.deleted = state.deleted
         actor = PartitionActor(self._core, self, slot, state, seq)
         forget_groups(state, slot.queue)  # the actor knows their leases, and takes them off `leases`
-        actor.meet_all()
+        try:
+            actor.meet_all()
+        except Exception as error:
+            actor.crashed(error)  # whoever asks is not to blame: its task folds the state anew, and goes on
         scope = trio.CancelScope()
         self._awake[slot] = actor, scope
         self._nursery.start_soon(_live, actor, scope, name=f"partition {slot.number}")

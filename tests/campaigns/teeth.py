@@ -6,6 +6,7 @@ Exits 1 where one goes unnoticed.
 """
 
 import argparse
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
@@ -25,11 +26,11 @@ class Bite(NamedTuple):
     why: str
 
 
-def bite(fault: str, limit: int) -> Bite:
-    """Plant a fault and try one seed after another, up to `limit`."""
+def bite(fault: str, seeds: Iterable[int]) -> Bite:
+    """Plant a fault and try one seed after another."""
     with pytest.MonkeyPatch.context() as patch:
         FAULTS[fault](patch)
-        for seed in range(limit):
+        for seed in seeds:
             verdict = judge(draw(seed))
             if verdict.broken is not None:
                 return Bite(fault, seed, verdict.broken, verdict.why)
@@ -47,7 +48,7 @@ def main() -> int:
     unnoticed = 0
     print(f"{'planted':<55} {'seeds':>5}  noticed by")
     with ProcessPoolExecutor(given.jobs) as pool:
-        for found in pool.map(bite, faults, [given.limit] * len(faults)):
+        for found in pool.map(bite, faults, [range(given.limit)] * len(faults)):
             unnoticed += found.seed is None
             seeds = f">{given.limit}" if found.seed is None else str(found.seed + 1)
             print(f"{found.fault:<55} {seeds:>5}  {found.rule}: {found.why[:90]}", flush=True)

@@ -153,10 +153,13 @@ class Accord:
             self._durable(attempt, lease.seq)
             self._given[id] = attempt
             demand(_matches(asked["scope"], lease.place), "O3", f"#{attempt.number} got from {lease.place.name}")
-            positions = [lease.place.entries[position - 1] for position in lease.positions]
-            names = [entry.name for entry in positions]
-            demand(names == [message.transaction_id for message in given], "L4", f"#{attempt.number} got not {names}")
-            for message, entry, count in zip(given, positions, lease.counts, strict=True):
+            leased = [(lease.place.entries[p - 1], count) for p, count in zip(lease.positions, lease.counts, strict=True)]
+            names = [message.transaction_id for message in given]
+            last = self._end(attempt).seq  # what was deleted before it could be handed on is left out (R5)
+            leased = [(e, c) for e, c in leased if e.name in names or e.deleted_seq is None or e.deleted_seq > last]
+            expected = [entry.name for entry, _ in leased]
+            demand(names == expected, "L4", f"#{attempt.number} got {names} of {expected}")
+            for message, (entry, count) in zip(given, leased, strict=True):
                 whole = payload_of(message) == entry.trace == message.trace_id and message.id == entry.id
                 demand(whole, "N5", f"#{attempt.number} got {message.payload!r} for {entry.trace}")
                 demand(message.retry_count == count, "R1", f"{entry.trace}: retry {message.retry_count}, not {count}")

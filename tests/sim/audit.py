@@ -345,7 +345,7 @@ class Audit:
         for position in positions:
             copy = self._copy(part, event.group, position)
             said = event.outcome, event.retry_counts.get(position, 0)
-            demand((copy.status, copy.retry_count) == said, "R2", f"{part.name}:{position} is {said}, not {copy}")
+            demand((copy.status, copy.retry_count) == said, "R2", f"{part.name}:{position} is {said}, not {copy.status}")
         part.note(self._seq, self._at, [event.group], positions)
         self._end_leases(part, event.asked or "over")
 
@@ -359,7 +359,7 @@ class Audit:
             message = part.plain._find(position)
             ttl = part.store.options.ttl * SECOND
             over = message is not None and ttl and message.pushed_at + ttl <= self._at
-            demand(copy.status == "pending" and over, "T1", f"{where} expires, though it is {copy}")
+            demand(copy.status == "pending" and over, "T1", f"{where} expires, though it is {copy.status}")
             part.plain._settle(copy, part.plain._given_up, None)
             copy.lease = None
 
@@ -416,7 +416,7 @@ class Audit:
         asked = self._asked(attempt, "retry", "bury")
         for position in _positions(event):
             copy = self._copy(part, event.group, position)
-            demand(copy.status in ("failed", "dead_letter"), "R3", f"{part.name}:{position} is revived: {copy}")
+            demand(copy.status in ("failed", "dead_letter"), "R3", f"{part.name}:{position} is revived: {copy.status}")
             if asked.what == "retry":  # a burial says the rest with its next event
                 self._operate(part, asked, event.group, position, "retry")
         part.note(self._seq, self._at, [event.group], _positions(event))
@@ -452,7 +452,7 @@ class Audit:
             span = options.completed_retention_seconds * SECOND
             copies = message.copies.values()
             settled = span and all(copy.final and copy.settled_at + span <= now for copy in copies)
-            demand(pending or settled, "T4", f"{part.name}:{position} is deleted before its time: {copies}")
+            demand(pending or settled, "T4", f"{part.name}:{position} is deleted before its time")
 
     def _delete(self, part: Part, positions: list[int]) -> None:
         for position in positions:
