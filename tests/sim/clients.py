@@ -102,7 +102,8 @@ class Client:
     def _chosen(self, which: int) -> Delivery | None:
         return self._deliveries[-1 - which] if which < len(self._deliveries) else None
 
-    def _entries(self, which: int, statuses: list[Any], leased: bool, some: int) -> list[Acknowledgement]:
+    def entries(self, which: int, statuses: list[Any], leased: bool, some: int) -> list[Acknowledgement]:
+        """Acknowledgements of the first `some` messages of a delivery, the last but `which`."""
         delivery = self._chosen(which)
         return [
             Acknowledgement(
@@ -118,7 +119,7 @@ class Client:
     async def _settle(
         self, step: Step, which: int, statuses: list[Any], leased: bool, some: int, batch: bool, again: bool
     ) -> None:
-        entries = self._entries(which, statuses, leased, some)
+        entries = self.entries(which, statuses, leased, some)
         for _ in range(1 + again):
             if batch and entries:
                 await self.ack(entries, step.patience)
@@ -135,7 +136,7 @@ class Client:
     async def _transact(
         self, step: Step, items: list[Any], which: int, statuses: list[Any], leased: bool, some: int, **_: Any
     ) -> None:
-        entries = self._entries(which, statuses, leased, some)
+        entries = self.entries(which, statuses, leased, some)
         messages = self._messages(items, f"{step.number}.0")
         operations: list[Any] = [*entries, messages]
         await self.attempt(

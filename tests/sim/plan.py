@@ -65,7 +65,8 @@ FAULTS = {
     "crash_evolve": 2,
     "wall": 3,
     "slow": 2,
-    "vanish": 2,
+    "crowd": 2,
+    "refold": 4,
 }
 STATUSES = ("completed",) * 6 + ("failed",) * 4 + ("retry", "dead_letter")
 PATIENCE = (None,) * 8 + (0.0, 0.0003, 0.004, 0.05, 1.0)

@@ -314,7 +314,7 @@ class World:
         life = await self.alive()
         life.journal.fail_next(InjectedFull("the disk is full"))
 
-    async def _fault_vanish(self, fault: Fault) -> None:
+    async def _fault_crowd(self, fault: Fault) -> None:
         """No room for pushes for a while."""
         life = await self.alive()
         life.journal.fill()
@@ -341,9 +341,9 @@ class World:
         await trio.sleep(fault.args["for"])
         life.disk.commit_s = self.plan.commit_s
 
-    async def check_restart(self, life: Life) -> None:
-        """Live state equals replayed state: with the tables as they are, and folded from the first record."""
-        await same_after_restart(life, self)
+    async def _fault_refold(self, fault: Fault) -> None:
+        """Nothing breaks: in the middle of it all, the live state is what a restart would read."""
+        await same_after_restart(await self.alive())
 
 
 def _injected(error: BaseException | None, seen: frozenset[int] = frozenset()) -> bool:
