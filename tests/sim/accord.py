@@ -7,8 +7,9 @@ from copy import deepcopy
 from typing import Any
 
 from queen import Acknowledgement
+from queen.actors.settling import lease_bytes
 from queen.errors import Busy, Conflict, Invalid, NotFound, Quarantined, StoreFull
-from queen.names import SECOND
+from queen.names import SECOND, uuid_text
 from queen.options import QueueOptions
 from tests.model.reference import Copy, ReferenceQueue, Refused
 from tests.sim.audit import SLACK
@@ -24,7 +25,9 @@ NOTHING_DONE = (Busy, Conflict, Invalid, NotFound, Quarantined, StoreFull)
 class Accord:
     """`run` raises the first violation."""
 
-    def __init__(self, history: History, ledger: Ledger, commits: list[int], listed: dict[str, tuple[str, int]]) -> None:
+    def __init__(
+        self, history: History, ledger: Ledger, commits: list[int], listed: dict[str, tuple[str, int]]
+    ) -> None:
         self._history = history
         self._ledger = ledger
         self._commits = commits
@@ -142,7 +145,7 @@ class Accord:
         asked, messages = attempt.asked, attempt.result.messages
         places: dict[bytes, list[Any]] = {}
         for message in messages:
-            places.setdefault(bytes.fromhex(message.lease_id.replace("-", "")), []).append(message)
+            places.setdefault(lease_bytes(message.lease_id), []).append(message)
         demand(len(messages) <= asked["batch"], "O1", f"#{attempt.number} got more than it asked for")
         demand(len(places) <= asked["partitions"], "O3", f"#{attempt.number} got from too many partitions")
         for id, given in places.items():
@@ -153,7 +156,8 @@ class Accord:
             self._durable(attempt, lease.seq)
             self._given[id] = attempt
             demand(_matches(asked["scope"], lease.place), "O3", f"#{attempt.number} got from {lease.place.name}")
-            leased = [(lease.place.entries[p - 1], count) for p, count in zip(lease.positions, lease.counts, strict=True)]
+            entries = [lease.place.entries[position - 1] for position in lease.positions]
+            leased = list(zip(entries, lease.counts, strict=True))
             names = [message.transaction_id for message in given]
             last = self._end(attempt).seq  # what was deleted before it could be handed on is left out (R5)
             leased = [(e, c) for e, c in leased if e.name in names or e.deleted_seq is None or e.deleted_seq > last]
@@ -176,7 +180,7 @@ class Accord:
         epoch, until = began.epoch, end.now
         waits = attempt.asked.get("wait")
         if attempt.answered and attempt.result:
-            lease = self._ledger.leases[bytes.fromhex(attempt.result.messages[0].lease_id.replace("-", ""))]
+            lease = self._ledger.leases[lease_bytes(attempt.result.messages[0].lease_id)]
             until = lease.at
         if any(stamp.epoch == epoch and stamp.now >= began.now - SECOND for stamp in self._history.crashes):
             return
@@ -228,7 +232,11 @@ class Accord:
             demand(fits, "A3", f"#{attempt.number} was told {said} of {entry.transaction_id}, which is {refused}")
             return
         fits = any(answer == said for answer, _ in answers)
-        demand(fits, "A2", f"#{attempt.number} was told {said} of {entry.transaction_id}: {sorted({a for a, _ in answers})}")
+        demand(
+            fits,
+            "A2",
+            f"#{attempt.number} was told {said} of {entry.transaction_id}: {sorted({a for a, _ in answers})}",
+        )
         synced = self._end(attempt).synced
         kept = any(_repeats(version.copy, entry, said[0]) and version.seq <= synced for version, _ in true)
         demand(kept, "law 3", f"#{attempt.number} was told {said} of {entry.transaction_id} before it was durable")
@@ -240,7 +248,7 @@ class Accord:
     # -- leases -------------------------------------------------------------------------------------------------
 
     def _extend(self, attempt: Attempt) -> None:
-        lease = self._ledger.leases.get(bytes.fromhex(attempt.asked["lease"].replace("-", "")))
+        lease = self._ledger.leases.get(lease_bytes(attempt.asked["lease"]))
         first, last = attempt.began.seq, (attempt.ended or attempt.began).seq
         if attempt.answered:
             demand(lease is not None, "L6", f"#{attempt.number} has extended a lease that nobody has recorded")
@@ -264,9 +272,8 @@ class Accord:
             holder = self._given.get(id)
             attempt = self._history.attempts[int.from_bytes(lease.request)]
             if holder is not None and why == "released":
-                text = _uuid(id)
-                asked = self._history.released.get(text)
-                demand(asked is not None, "L8", f"the lease of #{attempt.number} was given back, and nobody asked for it")
+                asked = uuid_text(int.from_bytes(id)) in self._history.released
+                demand(asked, "L8", f"the lease of #{attempt.number} was given back, and nobody asked for it")
             elif holder is None and why != "released" and attempt.ended is not None:
                 self._not_given_back(lease, attempt, at, why)
 
@@ -372,7 +379,7 @@ def _answers(copy: Copy | None, entry: Acknowledgement, options: QueueOptions, n
     plain = ReferenceQueue(options, now)
     plain.push([(None, None)])
     plain.messages[0].copies[0] = deepcopy(copy)
-    lease = None if entry.lease_id is None else bytes.fromhex(entry.lease_id.replace("-", ""))
+    lease = None if entry.lease_id is None else lease_bytes(entry.lease_id)
     answer = plain.ack(0, 1, entry.status, lease)
     return [answer]
 
@@ -397,8 +404,3 @@ def _operation(copy: Copy | None, what: str, options: QueueOptions) -> str:
     except Refused as refusal:
         return str(refusal.args[0])
     return "done"
-
-
-def _uuid(id: bytes) -> str:
-    text = id.hex()
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

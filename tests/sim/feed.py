@@ -1,4 +1,4 @@
-"""What subscribers of the feed were told, against the journal: in commit order, all of it, nothing before its commit (W1).
+"""What subscribers of the feed were told, against the journal: in commit order, all of it, nothing too early (W1).
 
 A subscriber hears from the first record on that is handed in after it came.
 """

@@ -48,10 +48,10 @@ class Finish:
         limit = trio.current_time() + LIMIT_S
         while True:
             status = await life.broker.groups.list(queue)
-            left = sum(place.pending + place.processing for each in status if each.name == group for place in each.queues)
+            left = sum(each.lag for each in status if each.name == group)
             if not left:
                 return
-            demand(trio.current_time() < limit, "O5", f"{left} messages of {queue} stay for {group}, and nobody gets them")
+            demand(trio.current_time() < limit, "O5", f"{left} messages of {queue} are left, and {group} gets none")
             delivery = await client.pop(
                 scope={"queue": queue}, group=group, batch=100, partitions=9, wait=True, timeout=60.0
             )

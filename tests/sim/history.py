@@ -1,4 +1,4 @@
-"""What clients asked for and were told, when, and what broke meanwhile: all that a checker may know beside the journal."""
+"""What clients asked for and were told, when, and what broke meanwhile: what a checker knows beside the journal."""
 
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -51,7 +51,8 @@ class Attempt:
         asked = " ".join(f"{name}={_brief(value)}" for name, value in self.asked.items() if value not in (None, False))
         until = "" if self.ended is None else f"–{self.ended.time:.6f}"
         became = self.outcome if self.error is None else f"{self.outcome}: {type(self.error).__name__}: {self.error}"
-        return f"{self.began.time:.6f}{until} {self.who} {self.what} #{self.number} {asked} → {became} {_told(self.result)}"
+        told = _told(self.result)
+        return f"{self.began.time:.6f}{until} {self.who} {self.what} #{self.number} {asked} → {became} {told}"
 
 
 class Epoch(NamedTuple):

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import trio
 
-from queen.actors import partition
+from queen.actors import partition, partition_rules, partition_state
 from queen.errors import StoreFailed, StoreFull
 from queen.store.journal import Edit
 from queen.store.memory_journal import MemoryJournal, _Content
@@ -146,7 +146,7 @@ class Traps:
     @contextmanager
     def set(self) -> Iterator[None]:
         """Put them where partitions decide and change."""
-        decide, evolve = partition.decide, partition.evolve
+        decide, evolve = partition_rules.decide, partition_state.evolve
 
         def trapped_decide(*given: Any) -> Any:
             if self._armed:
@@ -184,11 +184,3 @@ def _below(task: trio.lowlevel.Task, name: str) -> Iterator[trio.lowlevel.Task]:
             if child.name.startswith(name):
                 yield child
             yield from _below(child, name)
-
-
-@contextmanager
-def scheduled_by(seed: int) -> Iterator[None]:
-    """Let Trio pick the order of tasks from a seed, by the private switch that its Hypothesis plug-in sets."""
-    run = trio._core._run
-    with patch.object(run, "_ALLOW_DETERMINISTIC_SCHEDULING", True), patch.object(run, "_r", random.Random(seed)):
-        yield

@@ -22,7 +22,7 @@ from queen.notices import Notice
 from queen.opening import inline, supervise
 from queen.store import keyring
 from queen.store.keyring import KeyRing
-from tests.actors.world import patience
+from tests.actors.world import patience, scheduled_by
 from tests.sim.clients import Client
 from tests.sim.finish import Finish, same_after_restart
 from tests.sim.history import Attempt, Epoch, History, Stamp
@@ -37,7 +37,6 @@ from tests.sim.machine import (
     Traps,
     WatchedJournal,
     crash_task,
-    scheduled_by,
 )
 from tests.sim.plan import CLIENTS, Fault, Plan
 from tests.sim.violation import Violation
@@ -288,7 +287,7 @@ class World:
         life.journal.clear_up()
         life.disk.commit_s = min(life.disk.commit_s, 0.004)
         await trio.sleep(3)  # what broke last is over
-        while not life.broker.ready:
+        while not life.broker.ready:  # noqa: ASYNC110  # the broker has no event to tell of it
             await trio.sleep(0.1)
         return life
 
@@ -305,7 +304,7 @@ class World:
         life = await self.alive()
         life.journal.fail_next(InjectedFailed("the sync failed"), written=fault.args["written"])
         with trio.move_on_after(5):
-            while life.broker.readiness().status != "failed":
+            while life.broker.readiness().status != "failed":  # noqa: ASYNC110  # as an operator would
                 await trio.sleep(0.05)
         await self._kill()
         await self._restart(fault.args)
