@@ -14,9 +14,10 @@ from queen.options import QueueOptions
 from tests.model.reference import Copy, ReferenceQueue, Refused
 from tests.sim.audit import SLACK
 from tests.sim.clients import payload_of
-from tests.sim.history import Attempt, History, Stamp
+from tests.sim.history import Attempt, Stamp
 from tests.sim.ledger import Entry, Lease, Ledger, Part, Version, Window
 from tests.sim.violation import Violation, demand
+from tests.sim.world import World
 
 NOTHING_DONE = (Busy, Conflict, Invalid, NotFound, Quarantined, StoreFull)
 """Refusals after which nothing of the request may be in the journal."""
@@ -25,13 +26,11 @@ NOTHING_DONE = (Busy, Conflict, Invalid, NotFound, Quarantined, StoreFull)
 class Accord:
     """`run` raises the first violation."""
 
-    def __init__(
-        self, history: History, ledger: Ledger, commits: list[int], listed: dict[str, tuple[str, int]]
-    ) -> None:
-        self._history = history
+    def __init__(self, world: World, ledger: Ledger) -> None:
+        self._world = world
+        self._history = world.history
         self._ledger = ledger
-        self._commits = commits
-        self._listed = listed
+        self._commits = world.platter.commits
         self._windows: list[Window] = [window for part in ledger.parts.values() for window in part.windows]
         self._given: dict[bytes, Attempt] = {}
 
@@ -57,6 +56,7 @@ class Accord:
                 checks[attempt.what](attempt)
         self._leases()
         self._statuses()
+        self._minutes()
 
     # -- what holds for every request ---------------------------------------------------------------------------
 
@@ -357,9 +357,22 @@ class Accord:
             for message in part.plain.messages:
                 copy = message.copies[0]
                 expected[part.entries[message.position - 1].name] = copy.status, copy.retry_count
-        wrong = {name for name in expected.keys() | self._listed.keys() if expected.get(name) != self._listed.get(name)}
+        wrong = {
+            name
+            for name in expected.keys() | self._world.listed.keys()
+            if expected.get(name) != self._world.listed.get(name)
+        }
         for name in sorted(wrong):
-            raise Violation("S1", f"{name} is listed as {self._listed.get(name)}, and is {expected.get(name)}")
+            raise Violation("S1", f"{name} is listed as {self._world.listed.get(name)}, and is {expected.get(name)}")
+
+    def _minutes(self) -> None:
+        """S3: a world takes less than an hour; where the wall clock was moved, a part of it may be in the future."""
+        if any(fault.args.get("wall") or fault.kind == "wall" for fault in self._world.plan.faults):
+            return
+        said = [sum(figures) for figures in zip(*((m.incoming, m.completed) for m in self._world.minutes), strict=True)]
+        pushed = sum(len(part.entries) for part in self._ledger.parts.values())
+        expected = [pushed, self._ledger.completed]
+        demand(said == expected, "S3", f"pushed and completed by minutes: {said}, and not {expected}")
 
 
 def _matches(scope: dict[str, str], part: Part) -> bool:

@@ -34,10 +34,9 @@ RETENTION_SLACK = 61 * SECOND
 class Audit:
     """Fills a ledger from the frames, in order. `run` raises the first violation."""
 
-    def __init__(self, history: History, frames: list[bytes], commits: list[int]) -> None:
+    def __init__(self, history: History, frames: list[bytes]) -> None:
         self._history = history
         self._frames = frames
-        self._commits = commits
         self._epochs = list(history.epochs)
         self._epoch: Epoch | None = None
         self._crashes = [(stamp.epoch, stamp.now) for stamp in history.crashes]

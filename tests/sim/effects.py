@@ -164,6 +164,7 @@ class Effects:
         for position in positions:
             copy = self._copy(part, event.group, position)
             said = event.outcome, event.retry_counts.get(position, 0)
+            self._ledger.completed += not event.group and event.outcome == "completed" and event.asked is not None
             found = copy.status, copy.retry_count
             demand(found == said, "R2", f"{part.name}:{position} is {said}, and not {found}")
         part.note(self._seq, self._at, [event.group], positions)

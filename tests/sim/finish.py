@@ -75,6 +75,7 @@ class Finish:
                     counts == partition.counts, "S2", f"{queue.name}/{partition.name}: {partition.counts}, not {counts}"
                 )
             demand(queue.counts == sum_of(p.counts for p in queue.partitions), "S2", f"sums of {queue.name}")
+        self._world.minutes = await broker.statistics.throughput()
         overview = await broker.statistics.overview()
         demand(overview.counts == sum_of(queue.counts for queue in figures), "S2", f"overview: {overview}")
 

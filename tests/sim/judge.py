@@ -37,11 +37,11 @@ def judge(plan: Plan) -> Verdict:
         verdict.broken = found.rule if isinstance(found, Violation) else type(found).__name__
         verdict.why = str(found) if isinstance(found, Violation) else repr(found)
     try:
-        audit = Audit(world.history, world.platter.frames, world.platter.commits)
+        audit = Audit(world.history, world.platter.frames)
         ledger = audit.run()
         follows(world.history, audit.told)
         if verdict.broken is None:
-            Accord(world.history, ledger, world.platter.commits, world.listed).run()
+            Accord(world, ledger).run()
     except Violation as violation:
         verdict.broken, verdict.why = violation.rule, str(violation)
     return verdict

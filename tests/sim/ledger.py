@@ -186,6 +186,8 @@ class Ledger:
     by_request: dict[bytes, list[int]] = field(default_factory=dict)
     made: set[int] = field(default_factory=set)
     """Records that make queues and partitions, in front of the push that needs them."""
+    completed: int = 0
+    """Messages of the default group that consumers have completed (S3)."""
     ats: list[int] = field(default_factory=list)
     """When each record was decided, from the first on."""
 

@@ -18,6 +18,7 @@ from queen import Broker
 from queen.actors.engine import Engine
 from queen.clock import Clock, Ids, SystemClock
 from queen.errors import QueenError, StoreFull
+from queen.figures import MinuteFigures
 from queen.notices import Notice
 from queen.opening import inline, supervise
 from queen.store import keyring
@@ -101,6 +102,7 @@ class World:
         self.unexpected: list[str] = []
         self.names: list[str] = []
         self.listed: dict[str, tuple[str, int]] = {}
+        self.minutes: list[MinuteFigures] = []
         self.head = 0
         self._root: trio.lowlevel.Task
         self._nursery: trio.Nursery
