@@ -99,7 +99,7 @@ def main() -> int:
             broken += report.broken
             for seed, why in report.broken:
                 print(f"seed {seed}: {why[:300]}", flush=True)
-            if worlds % (20 * SLICE) == 0:
+            if worlds % (10 * SLICE) == 0:
                 print(f"{worlds} worlds, {len(broken)} broken, {time.monotonic() - began:.0f} s", flush=True)
     print("\n".join(f"{name:<26}{count:>12,}" for name, count in sorted(total.items())))
     spent = total["CPU ms"] / max(1, worlds)

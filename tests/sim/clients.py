@@ -48,7 +48,7 @@ class Client:
             attempt.outcome, attempt.error = "refused", error
         finally:
             del life.clients[scope]
-        attempt.ended = self._world.stamp()
+        self._world.end(attempt)
         return attempt
 
     # -- the steps ------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Client:
             )
 
     async def _operate(self, what: str, step: Step, message: int, group: str | None, call: Any) -> None:
-        name = self._world.name_of(message)
+        name = self._world.name_of(message, failed=what in ("retry", "bury"))
         if name is not None:
             await self.attempt(
                 what,

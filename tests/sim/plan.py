@@ -252,7 +252,14 @@ def _fault(chance: random.Random, number: int) -> Fault:
     if kind == "unknown":
         args["written"] = chance.random() < 0.5
     elif kind == "crash_task":
-        names = ("partition", "partition", "queen.actors.router", "queen.actors.keeper", "queen.actors.eraser")
+        names = (
+            "partition",
+            "partition",
+            "queen.actors.router",
+            "queen.actors.keeper",
+            "queen.actors.eraser",
+            "queen.actors.pulse",
+        )
         args = {"task": chance.choice(names), "which": chance.randrange(100)}
     elif kind in ("crash_decide", "crash_evolve"):
         args = {"after": chance.randrange(4)}

@@ -100,7 +100,8 @@ class World:
         self.machine = Machine()
         self.traps = Traps(self._crashed)
         self.unexpected: list[str] = []
-        self.names: list[str] = []
+        self._names: list[str] = []
+        self._failed: list[str] = []
         self.listed: dict[str, tuple[str, int]] = {}
         self.minutes: list[MinuteFigures] = []
         self.head = 0
@@ -181,12 +182,23 @@ class World:
         """Note that a client asks for something."""
         attempt = Attempt(len(self.history.attempts), who, what, asked, self.stamp())
         self.history.attempts.append(attempt)
-        self.names += [item.transaction_id for item in asked.get("items", ()) if item.transaction_id is not None]
         return attempt
 
-    def name_of(self, number: int) -> str | None:
-        """One of the transactionIds that clients have come across."""
-        return self.names[number % len(self.names)] if self.names else None
+    def end(self, attempt: Attempt) -> None:
+        """Note that it has its answer, or waits no more."""
+        attempt.ended = self.stamp()
+        self._names += [item.transaction_id for item in attempt.asked.get("items", ()) if item.transaction_id]
+        if attempt.answered and attempt.what == "push":
+            self._names += [receipt.transaction_id for receipt in attempt.result]
+        if attempt.answered and attempt.what == "ack":
+            for entry, settlement in zip(attempt.asked["entries"], attempt.result, strict=True):
+                if settlement.status in ("retry_scheduled", "failed", "dead_letter"):
+                    self._failed.append(entry.transaction_id)
+
+    def name_of(self, number: int, failed: bool) -> str | None:
+        """One of the transactionIds that clients have come across, of those that have failed where there are any."""
+        names = self._failed if failed and self._failed else self._names
+        return names[number % len(names)] if names else None
 
     def shown(self) -> int:
         """What the wall clock shows."""
