@@ -24,10 +24,11 @@ VOCABULARY = {
 ROOMS: dict[str, set[str]] = {
     "vocabulary": set(),
     "checks": set(),
+    "reply": set(),
     "clock": set(),
     "settings": set(),
     "store": {"store", "clock"},
-    "actors": {"actors", "store", "clock"},
+    "actors": {"actors", "store", "clock", "reply"},
     "renewals": set(),
     "leased": {"renewals", "consumer"},  # the consumer for its type alone
     "consumer": {"checks", "leased", "renewals", "broker"},  # the broker for its type alone
@@ -35,9 +36,11 @@ ROOMS: dict[str, set[str]] = {
     "stored": {"actors", "checks"},
     "groups": {"actors", "checks"},
     "condition": {"actors"},
-    "broker": {"actors", "clock", "checks", "condition", "consumer", "groups", "renewals", "reports", "stored"},
+    "broker": {
+        *("actors", "clock", "checks", "condition", "consumer", "groups", "renewals", "reply", "reports", "stored")
+    },
     "opening": {"broker", "actors", "store", "clock"},
-    "web": {"web", "broker", "settings"},
+    "web": {"web", "broker", "checks", "reply", "settings"},
     "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "store"},
     "__main__": {"cli"},
     "cli": {"opening", "broker", "web", "settings", "store"},

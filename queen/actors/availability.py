@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from queen.actors.partition_state import GroupView, Partition
+from queen.events import MessagesPushed
 from queen.history import History, PushedRun
 from queen.names import SECOND
 from queen.options import STRICT, QueueOptions
@@ -90,6 +91,18 @@ def offer(state: Partition, group: int, options: QueueOptions, history: History)
         return None
     closes = window_end(state, view, options, history)
     return Offer(closes, result.head_at, "buffered") if closes > result.ready_at else result
+
+
+def stands_behind(state: Partition, event: MessagesPushed, options: QueueOptions) -> bool:
+    """Whether messages that are pushed now change nothing of what is offered to any group, nor of when time matters:
+    each group has something pending that comes first. Most pushes are such, and need not be announced."""
+    if options.window_buffer or event.delays_s:
+        return False
+    strict = options.ordering == STRICT
+    for view in state.groups.values():
+        if not view.pending or not (strict or (not view.waiting and state.last_own_delay < view.cursor)):
+            return False
+    return True
 
 
 def blocked(state: Partition, group: int, options: QueueOptions, history: History) -> Nothing:

@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 def push(state: Partition, command: Push, now: int, options: QueueOptions, history: History) -> Decision:
     """Store what is new; a transactionId that a stored message or an earlier item has is a duplicate (P4)."""
+    base, position = command.base, state.next_position
     replies: list[Pushed] = []
     new: list[PushItem] = []
     named: dict[str, int] = {}
@@ -39,21 +40,23 @@ def push(state: Partition, command: Push, now: int, options: QueueOptions, histo
             if first is not None:
                 replies.append(Pushed(first, None))
                 continue
-            named[name] = message_id(command.base, len(new))
-        replies.append(Pushed(message_id(command.base, len(new)), state.next_position + len(new)))
+            named[name] = base
+        replies.append(Pushed(base, position))
         new.append(item)
+        base, position = message_id(base, 1), position + 1
     if not new:
         return Decision((), tuple(replies))
+    payloads = tuple([item.payload for item in new])
     event = MessagesPushed(
         first=state.next_position,
         base=command.base.to_bytes(16),
-        sizes=tuple([len(item.payload) for item in new]),
-        transaction_ids=_column([item.transaction_id for item in new]),
+        sizes=tuple(map(len, payloads)),
+        transaction_ids=tuple([item.transaction_id for item in new]) if named else (),
         trace_ids=_column([item.trace_id for item in new]),
         delays_s=_column([item.delay_s for item in new]),
         key=command.key,
     )
-    return Decision((event,), tuple(replies), tuple([item.payload for item in new]))
+    return Decision((event,), tuple(replies), payloads)
 
 
 def pop(state: Partition, command: Pop, now: int, options: QueueOptions, history: History) -> Decision:
@@ -211,4 +214,4 @@ def _lease(state: Partition, lease: bytes) -> tuple[int, Lease]:
 
 
 def _column(values: list[T]) -> tuple[T, ...]:
-    return tuple(values) if any(value is not None for value in values) else ()
+    return () if values.count(None) == len(values) else tuple(values)  # type: ignore[arg-type]  # it may hold None

@@ -15,6 +15,8 @@ class RangeSet:
         self._stops = [stop for _, stop in ranges or ()]
 
     def __contains__(self, number: int) -> bool:
+        if not self._starts:
+            return False
         index = bisect_right(self._starts, number) - 1
         return index >= 0 and number < self._stops[index]
 

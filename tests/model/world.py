@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import cbor2
 import msgspec
 
-from queen.actors.availability import Offer, next_deadline, offer
+from queen.actors.availability import Offer, blocked, next_deadline, offer, stands_behind
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.partition_rules import decide
 from queen.actors.partition_state import GroupView, Partition, evolve
@@ -177,9 +177,25 @@ class PartitionHarness:
         self.tick()
         decision = self.decide(command)
         self.reply = decision.reply
+        behind = isinstance(command, Push) and all(
+            isinstance(event, MessagesPushed) and stands_behind(self.state, event, self.options)
+            for event in decision.events
+        )
+        before = self._announced() if behind else None
         self._commit(decision.events)
+        assert before is None or before == self._announced(), "a push that is not announced changed something"
         self.check()
         return decision.events
+
+    def _announced(self) -> list[Any]:
+        """What the partition would announce beside its counts."""
+        told: list[Any] = [self.next_deadline()]
+        for group in self.state.groups:
+            found = offer(self.state, group, self.options, self.history)
+            ready = found is not None and found.ready_at <= self.now
+            held = None if ready else blocked(self.state, group, self.options, self.history)
+            told += [found, held]
+        return told
 
     def tick(self) -> list[Event]:
         """Tick until no deadline is left in the past; returns what that led to."""
