@@ -48,6 +48,7 @@ class Accord:
             "bury": self._operated,
             "clear": self._clear,
             "count": self._count,
+            "delete_queue": self._queue_missing,
         }
         for attempt in self._history.attempts:
             self._whole(attempt)
@@ -294,7 +295,7 @@ class Accord:
     def _look(self, attempt: Attempt) -> None:
         first, last = attempt.began.seq, (attempt.ended or attempt.began).seq
         holders = self._ledger.stored_during(attempt.asked["name"], first, last)
-        if attempt.answered:
+        if attempt.answered and attempt.what == "look":
             message = attempt.result[0]
             states = [
                 (v.copy.status, v.copy.retry_count)
@@ -304,9 +305,23 @@ class Accord:
             ]
             said = message.status, message.retry_count
             demand(said in states, "S1", f"#{attempt.number} was told {said} of {message.transaction_id}: {states}")
-        elif isinstance(attempt.error, NotFound):
-            there = [holder for holder in holders if holder.seq <= first and (holder.deleted_seq or last + 1) > last]
-            demand(not there, "Z11", f"#{attempt.number} did not find what is there")
+        else:
+            self._missing(attempt, [(holder.seq, holder.deleted_seq) for holder in holders])
+
+    def _missing(self, attempt: Attempt, lives: list[tuple[int, int | None]]) -> None:
+        """What was not found was not there at some moment meanwhile, and for good: who asks a second time after a
+        deletion whose answer got lost takes it for done."""
+        if attempt.ended is None or not isinstance(attempt.error, NotFound):
+            return
+        synced = attempt.ended.synced
+        for seq, deleted_seq in lives:
+            there = seq <= min(attempt.began.seq, synced) and (deleted_seq is None or deleted_seq > synced)
+            demand(not there, "law 3", f"#{attempt.number} did not find what a restart would find again")
+
+    def _queue_missing(self, attempt: Attempt) -> None:
+        name = attempt.asked["queue"]
+        stores = [store for store in self._ledger.stores.values() if store.name == name]
+        self._missing(attempt, [(store.created_seq, store.deleted_seq) for store in stores])
 
     def _delete(self, attempt: Attempt) -> None:
         if attempt.answered:
@@ -319,6 +334,7 @@ class Accord:
         if attempt.ended is None or not (attempt.answered or isinstance(attempt.error, Conflict | NotFound)):
             return
         first, last = attempt.began.seq, attempt.ended.seq
+        self._look(attempt)
         said = "done" if attempt.answered else "not_found" if isinstance(attempt.error, NotFound) else "conflict"
         holders = self._ledger.stored_during(attempt.asked["name"], first, last)
         true = [] if holders and all(holder.deleted_seq is None for holder in holders) else ["not_found", "conflict"]
@@ -339,6 +355,7 @@ class Accord:
     def _count(self, attempt: Attempt) -> None:
         """S2: the total is what was stored at some moment meanwhile."""
         if not attempt.answered:
+            self._queue_missing(attempt)
             return
         first, last = attempt.began.seq, self._end(attempt).seq
         stores = [store for store in self._ledger.stores.values() if store.name == attempt.asked["queue"]]

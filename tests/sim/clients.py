@@ -165,15 +165,16 @@ class Client:
                 step.patience,
             )
 
-    async def _operate(self, what: str, step: Step, message: int, group: str | None, call: Any) -> None:
+    async def _operate(self, what: str, step: Step, message: int, group: str | None, call: Any) -> Attempt | None:
         name = self._world.name_of(message, failed=what in ("retry", "bury"))
-        if name is not None:
-            await self.attempt(
-                what,
-                {"name": name, "group": group},
-                lambda broker, caller: call(broker, name, group, caller),
-                step.patience,
-            )
+        if name is None:
+            return None
+        return await self.attempt(
+            what,
+            {"name": name, "group": group},
+            lambda broker, caller: call(broker, name, group, caller),
+            step.patience,
+        )
 
     async def _retry(self, step: Step, message: int, group: str | None) -> None:
         await self._operate(
@@ -186,9 +187,12 @@ class Client:
         )
 
     async def _delete(self, step: Step, message: int, group: str | None) -> None:
-        await self._operate(
-            "delete", step, message, None, lambda b, name, g, caller: b.messages.delete(name, caller=caller)
-        )
+        for _ in range(2):  # without an answer, once more
+            attempt = await self._operate(
+                "delete", step, message, None, lambda b, name, g, caller: b.messages.delete(name, caller=caller)
+            )
+            if attempt is None or attempt.outcome != "unknown":
+                return
 
     async def _look(self, step: Step, message: int, group: str | None) -> None:
         await self._operate("look", step, message, None, lambda b, name, g, caller: b.messages.get(name))
@@ -228,12 +232,15 @@ class Client:
         )
 
     async def _delete_queue(self, step: Step, queue: str) -> None:
-        await self.attempt(
-            "delete_queue",
-            {"queue": queue},
-            lambda broker, caller: broker.delete_queue(queue, caller=caller),
-            step.patience,
-        )
+        for _ in range(2):  # without an answer, once more
+            attempt = await self.attempt(
+                "delete_queue",
+                {"queue": queue},
+                lambda broker, caller: broker.delete_queue(queue, caller=caller),
+                step.patience,
+            )
+            if attempt.outcome != "unknown":
+                return
 
     async def _delete_group(self, step: Step, group: str) -> None:
         await self.attempt(
