@@ -93,11 +93,6 @@ def offer(state: Partition, group: int, options: QueueOptions, history: History)
     return Offer(closes, result.head_at, "buffered") if closes > result.ready_at else result
 
 
-def timeless(options: QueueOptions) -> bool:
-    """Whether time alone changes nothing: what was never delivered is available from its push on, and stays so."""
-    return not (options.delayed_processing or options.window_buffer or options.ttl or options.retention_enabled)
-
-
 def stands_behind(state: Partition, event: MessagesPushed, options: QueueOptions) -> bool:
     """Whether messages that are pushed now change nothing of what is offered to any group, nor of when time matters:
     each group has something pending that comes first. Most pushes are such, and need not be announced."""
@@ -108,6 +103,11 @@ def stands_behind(state: Partition, event: MessagesPushed, options: QueueOptions
         if not view.pending or not (strict or (not view.waiting and state.last_own_delay < view.cursor)):
             return False
     return True
+
+
+def timeless(options: QueueOptions) -> bool:
+    """Whether time alone changes nothing: what was never delivered is available from its push on, and stays so."""
+    return not (options.delayed_processing or options.window_buffer or options.ttl or options.retention_enabled)
 
 
 def blocked(state: Partition, group: int, options: QueueOptions, history: History) -> Nothing:

@@ -202,7 +202,12 @@ class Router:
         if self._timers.is_due(self._core.clock.now()):
             self._early.append(request)
             return True
-        return self._ticker.ask(partial(self._tell, partial(self._serve, request)))
+        again = partial(self._tell, partial(self._serve, request))
+        if not self._ticker.ask(again):
+            if not self._inbox:
+                return False
+            again()  # behind what partitions have said a moment ago: they may have ticked already
+        return True
 
     def _queue_up(self, request: PopRequest, slot: Slot) -> None:
         """Send the pop, behind those who have waited longer for that partition (O5)."""
