@@ -137,23 +137,27 @@ def leases_touched(state: Partition, event: Event) -> list[tuple[int, bytes]]:
     match event:
         case MessagesLeased():
             return [(event.group, event.lease)]
-        case MessagesSettled():
-            return [] if event.lease is None else [(event.group, event.lease)]
+        case MessagesSettled() if event.lease is not None:
+            return [(event.group, event.lease)]
+        case MessagesSettled():  # by a seek, or by time
+            return list(_holding(state.groups[event.group], event.group, event.runs))
         case MessagesReturned():
             held = state.groups[event.group].open
             leases = [held[position].lease for position in event.positions]
             return [(event.group, lease.id) for lease in leases if lease is not None]
         case MessagesDeleted():
-            return [
-                (group, lease.id)
-                for group, view in state.groups.items()
-                for run in event.runs
-                for position in _open_between(view, run.first, run.first + run.length)
-                if (lease := view.open[position].lease) is not None
-            ]
+            return [each for group, view in state.groups.items() for each in _holding(view, group, event.runs)]
         case GroupMoved():
             return [(event.group, lease) for lease in state.groups[event.group].leases]
     return []
+
+
+def _holding(view: GroupView, group: int, runs: Iterable[Run]) -> Iterator[tuple[int, bytes]]:
+    for run in runs:
+        for position in _open_between(view, run.first, run.first + run.length):
+            lease = view.open[position].lease
+            if lease is not None:
+                yield group, lease.id
 
 
 def evolve(state: Partition, event: Event, at: int, shift: int = 0) -> None:

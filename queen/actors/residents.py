@@ -81,7 +81,8 @@ class Residents:
         state, seq = kept or self.load(slot.number)
         slot.deleted = state.deleted
         actor = PartitionActor(self._core, self, slot, state, seq)
-        forget_groups(state, slot.queue)  # the actor knows their leases, and takes them off `leases`
+        for lease in forget_groups(state, slot.queue):
+            self.leases.pop(lease, None)
         try:
             actor.meet_all()
         except Exception as error:
