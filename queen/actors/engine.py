@@ -89,6 +89,7 @@ class Engine:
                     writing.start_soon(self.core.writer.run)
                     acting.start_soon(self.router.run)
                     acting.start_soon(ticker.run)
+                    acting.start_soon(ticker.sweep)
                     acting.start_soon(self.house.run)
                     acting.start_soon(keeper.run)
                     acting.start_soon(Pulse(self.core).run)
