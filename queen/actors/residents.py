@@ -74,7 +74,8 @@ class Residents:
         state, seq = kept or self.load(slot.number)
         slot.deleted = state.deleted
         actor = PartitionActor(self._core, self, slot, state, seq)
-        forget_groups(state, slot.queue)  # the actor knows their leases, and takes them off `leases`
+        for lease in forget_groups(state, slot.queue):
+            self.leases.pop(lease, None)
         try:
             actor.meet_all()
         except Exception as error:
@@ -129,6 +130,11 @@ class Residents:
             if partition_of(frame) == number:
                 seq = fold(state, at, frame)
         return state, seq
+
+    def relearn_leases(self, slot: Slot, state: Partition) -> None:
+        """The partition's state was folded anew: what a half-done change said of its leases is not so."""
+        self.leases = {lease: holder for lease, holder in self.leases.items() if holder is not slot}
+        self.leases.update((lease, slot) for view in state.groups.values() for lease in view.leases)
 
     def changed(self, actor: PartitionActor) -> None:
         """The actor has recorded something."""
