@@ -26,7 +26,11 @@ ROOMS: dict[str, set[str]] = {
     "checks": set(),
     "clock": set(),
     "settings": set(),
-    "store": {"store", "clock"},
+    "logs": {"settings"},
+    "private": set(),
+    "tokens": {"private"},
+    "token_commands": {"clock", "settings", "tokens"},
+    "store": {"store", "clock", "private"},
     "actors": {"actors", "store", "clock"},
     "consumer": {"checks", "broker"},  # the broker for its type alone
     "reports": {"actors"},
@@ -35,10 +39,10 @@ ROOMS: dict[str, set[str]] = {
     "condition": {"actors"},
     "broker": {"actors", "clock", "checks", "condition", "consumer", "groups", "reports", "stored"},
     "opening": {"broker", "actors", "store", "clock"},
-    "web": {"web", "broker", "settings"},
+    "web": {"web", "broker", "settings", "tokens"},
     "__init__": {"broker", "condition", "consumer", "opening", "store"},
     "__main__": {"cli"},
-    "cli": {"opening", "broker", "web", "settings", "store"},
+    "cli": {"logs", "opening", "broker", "web", "settings", "store", "token_commands"},
 }
 PURE = re.compile(r"(.*_rules|.*_state|format|chain|waiting|journal)\.py")
 IMPURE = {"trio", "time", "random", "uuid", "logging", "os", "structlog", "lmdb"}

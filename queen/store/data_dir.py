@@ -4,6 +4,7 @@
       lock          held with flock by the server; its text is the holder's process id
       FORMAT        one line, "queen 1": the version of everything below
       journal/      the LMDB environment: data.mdb, and lock.mdb for its readers
+      tokens        who may use the server, if anybody has been named (`queen.tokens`)
 
 A folder is made so that a crash at any point leaves one that the next start completes: first `journal.new`, then
 `FORMAT.new`, then both get their names, FORMAT last. Nothing that isn't understood is deleted or written over.
@@ -29,7 +30,8 @@ _NEW_FORMAT = "FORMAT.new"
 _JOURNAL = "journal"
 _NEW_JOURNAL = "journal.new"
 _DATA = "data.mdb"
-_UNFINISHED = frozenset({_LOCK, _NEW_FORMAT, _NEW_JOURNAL})
+_TOKENS = frozenset({"tokens", "tokens.new"})  # may be there before there is anything else
+_UNFINISHED = frozenset({_LOCK, _NEW_FORMAT, _NEW_JOURNAL}) | _TOKENS
 
 # LMDB 0.9's meta page on a 64-bit machine, in the machine's own byte order: page header; magic, version, address, map
 # size; the records of the free list, whose first field is the page size, and of the main database; last page,

@@ -5,6 +5,7 @@ client that does not read, restarts a task for each request's idle time, and ans
 """
 
 import select
+import ssl
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ from hypercorn.utils import parse_socket_addr
 
 from queen.broker import Broker
 from queen.settings import Settings
+from queen.web.access import Access
 from queen.web.exchange import CLOSE, CORS, Answer, Callers, refusal, too_large
 from queen.web.lane import Date, Lane
 from queen.web.operation import Traffic
@@ -38,21 +40,26 @@ class House(NamedTuple):
     app: AppWrapper
     broker: Broker
     settings: Settings
+    access: Access
     traffic: Traffic
     callers: Callers
     config: Config
     context: WorkerContext
     date: Date
+    tls: ssl.SSLContext | None
 
 
 class Connection:
     """Serves one stream until either side is done with it."""
 
-    def __init__(self, house: House, stream: trio.SocketStream) -> None:
+    def __init__(self, house: House, transport: trio.SocketStream) -> None:
         self.broken = False
         self._house = house
         self._settings = house.settings
-        self._stream = stream
+        self._transport = transport
+        self._stream: trio.SocketStream | trio.SSLStream[trio.SocketStream] = transport
+        if house.tls is not None:
+            self._stream = trio.SSLStream(transport, house.tls, server_side=True, https_compatible=True)
         self._idle = True
         self._reading = trio.CancelScope()
         self._running = trio.CancelScope()
@@ -70,7 +77,7 @@ class Connection:
             return True
         try:
             poll = select.poll()
-            poll.register(self._stream.socket.fileno(), _GONE)
+            poll.register(self._transport.socket.fileno(), _GONE)
             return bool(poll.poll(0))
         except (OSError, ValueError):
             return True
@@ -112,7 +119,7 @@ class Connection:
 
     def abort(self) -> None:
         """Close now, whatever is under way: even a shielded send ends when its socket does."""
-        self._stream.socket.close()
+        self._transport.socket.close()
         self._running.cancel()
 
     async def run(self) -> None:
@@ -120,7 +127,8 @@ class Connection:
         self._house.traffic.connections += 1
         try:
             with self._running:
-                await self._serve()
+                if await self._shake_hands():
+                    await self._serve()
                 await self._linger()
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass
@@ -129,15 +137,25 @@ class Connection:
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self._stream)
 
+    async def _shake_hands(self) -> bool:
+        """Whether the client speaks TLS as it should, where it should."""
+        if isinstance(self._stream, trio.SSLStream):
+            with trio.move_on_after(self._settings.keep_alive) as scope:
+                await self._stream.do_handshake()
+            self.broken = scope.cancelled_caught
+        return not self.broken
+
     async def _serve(self) -> None:
         house = self._house
-        socket = self._stream.socket
+        socket = self._transport.socket
         client = parse_socket_addr(socket.family, socket.getpeername())
         rest: bytes | None = None
         self.set_idle(True)
         if self._settings.fast_lane:
             address = client[0] if client else ""
-            lane = Lane(self, house.broker, house.settings, house.traffic, house.callers, house.date, address)
+            lane = Lane(
+                self, house.broker, house.settings, house.access, house.traffic, house.callers, house.date, address
+            )
             with self._reading:
                 rest = await lane.run()
             if rest is None or self._reading.cancel_called:
@@ -149,7 +167,7 @@ class Connection:
                 house.context,
                 tasks,
                 ConnectionState({"link": self}),
-                False,
+                house.tls is not None,
                 client,
                 parse_socket_addr(socket.family, socket.getsockname()),
                 self._handle,
@@ -192,6 +210,9 @@ class Connection:
             return
         with trio.move_on_after(_LINGER, shield=True):
             try:
+                if isinstance(self._stream, trio.SSLStream):
+                    await self._stream.unwrap()
+                    return
                 await self._stream.send_eof()
                 while await self._stream.receive_some(_MAX_RECV):
                     pass

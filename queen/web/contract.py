@@ -7,6 +7,7 @@ they get against its row.
 
 from typing import Any, Final, NamedTuple
 
+from queen.tokens import Role
 from queen.web.schemas import NAME, Schema
 
 
@@ -31,7 +32,8 @@ class Link(NamedTuple):
 
 class Operation(NamedTuple):
     """One route. `answers` are the good ones: struct, media type of plain text, or None for an empty body; `refuses`
-    the statuses it has beyond those that every route has. `example` is a body that works as it stands."""
+    the statuses it has beyond those that every route has. `example` is a body that works as it stands. `role` is what
+    its asker must have at least, where the server has tokens; None: it is open to everybody."""
 
     method: str
     path: str
@@ -45,6 +47,7 @@ class Operation(NamedTuple):
     body_required: bool = True
     about: str = ""
     links: tuple[Link, ...] = ()
+    role: Role | None = Role.ADMIN
 
 
 QUEUE: Final = Parameter("queue", NAME, "Only this queue.")

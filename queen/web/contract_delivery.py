@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from queen.tokens import Role
 from queen.web import answers, answers_stored, wire
 from queen.web.contract import GROUP, NAMESPACE, TASK, Link, Operation, Parameter
 from queen.web.parse import DEFAULT_TIMEOUT_MS
@@ -69,6 +70,7 @@ DELIVERY: Final = (
         about=f"1 to {MAX_BATCH} messages, all or none. A transactionId that is there already: `duplicate`, nothing "
         "stored; so a push can be repeated safely. Queues and partitions come into being as needed.",
         links=PUSHED,
+        role=Role.WRITE,
     ),
     Operation(
         "GET",
@@ -79,6 +81,7 @@ DELIVERY: Final = (
         POP,
         about=POP_ABOUT,
         links=POPPED,
+        role=Role.WRITE,
     ),
     Operation(
         "GET",
@@ -89,6 +92,7 @@ DELIVERY: Final = (
         POP,
         about="From the partition whose first available message is oldest. " + POP_ABOUT,
         links=POPPED,
+        role=Role.WRITE,
     ),
     Operation(
         "GET",
@@ -99,6 +103,7 @@ DELIVERY: Final = (
         (NAMESPACE._replace(example="shop"), TASK, *POP),
         about="One of the two is needed; with both, both must match. Highest `priority` first. " + POP_ABOUT,
         links=POPPED,
+        role=Role.WRITE,
     ),
     Operation(
         "POST",
@@ -110,6 +115,7 @@ DELIVERY: Final = (
         example={"transactionId": "order-1", "status": "completed"},
         refuses=(404, 409),
         about="The same acknowledgement again gets the same answer; another one for a settled message is refused.",
+        role=Role.WRITE,
     ),
     Operation(
         "POST",
@@ -120,6 +126,7 @@ DELIVERY: Final = (
         body=wire.AckBatchBody,
         example={"acknowledgments": [{"transactionId": "order-1", "status": "completed"}]},
         about=f"1 to {MAX_BATCH}, in one commit; what is refused reads `not_found` or `conflict` in its place.",
+        role=Role.WRITE,
     ),
     Operation(
         "POST",
@@ -135,6 +142,7 @@ DELIVERY: Final = (
         },
         refuses=(429,),
         about="All operations or none. Where an acknowledgement would be refused, nothing is done: `success` is false.",
+        role=Role.WRITE,
     ),
     Operation(
         "POST",
@@ -147,6 +155,7 @@ DELIVERY: Final = (
         refuses=(404,),
         body_required=False,
         about="To so many seconds from now, without a body to the queue's leaseTime from now; never earlier.",
+        role=Role.WRITE,
     ),
     Operation(
         "POST",
@@ -157,5 +166,6 @@ DELIVERY: Final = (
         body=wire.ConfigureBody,
         example={"queue": "orders", "namespace": "shop", "options": {"leaseTime": 60, "retryLimit": 5}},
         about="What is left out keeps its value; null resets an option, and takes a namespace or task away.",
+        role=Role.ADMIN,
     ),
 )

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from queen.tokens import Role
 from queen.web import answers
 from queen.web import answers_figures as figures
 from queen.web.contract import NAMESPACE, QUEUE, TASK, Operation, Parameter
@@ -20,6 +21,7 @@ FIGURES: Final = (
         "All queues",
         {200: figures.QueueSummaries},
         (NAMESPACE, TASK),
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -28,6 +30,7 @@ FIGURES: Final = (
         "A queue and its partitions",
         {200: figures.QueueDetail},
         refuses=(404,),
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -36,10 +39,15 @@ FIGURES: Final = (
         "All partitions",
         {200: figures.PartitionSummaries},
         (QUEUE, Parameter("minDepth", COUNT, "Only partitions with at least so many pending messages.")),
+        role=Role.READ,
     ),
-    Operation("GET", "/api/v1/resources/namespaces", "Queues", "All namespaces", {200: figures.Namespaces}),
-    Operation("GET", "/api/v1/resources/tasks", "Queues", "All tasks", {200: figures.Tasks}),
-    Operation("GET", "/api/v1/resources/overview", "Queues", "Everything in numbers", {200: figures.Overview}),
+    Operation(
+        "GET", "/api/v1/resources/namespaces", "Queues", "All namespaces", {200: figures.Namespaces}, role=Role.READ
+    ),
+    Operation("GET", "/api/v1/resources/tasks", "Queues", "All tasks", {200: figures.Tasks}, role=Role.READ),
+    Operation(
+        "GET", "/api/v1/resources/overview", "Queues", "Everything in numbers", {200: figures.Overview}, role=Role.READ
+    ),
     Operation(
         "GET",
         "/api/v1/analytics/queue/<queue>",
@@ -47,6 +55,7 @@ FIGURES: Final = (
         "Counts of a queue",
         {200: figures.QueueStatistics},
         refuses=(404,),
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -55,6 +64,7 @@ FIGURES: Final = (
         "Counts of all queues",
         {200: figures.QueuesStatistics},
         (NAMESPACE, TASK),
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -63,6 +73,7 @@ FIGURES: Final = (
         "Counts of the queues that match",
         {200: figures.QueuesStatistics},
         (QUEUE, NAMESPACE, TASK),
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -71,14 +82,18 @@ FIGURES: Final = (
         "Counts of a namespace or task",
         {200: figures.QueuesStatistics},
         (NAMESPACE, TASK),
+        role=Role.READ,
     ),
-    Operation("GET", "/api/v1/analytics/queue-depths", "Figures", "How much waits", {200: figures.QueueDepths}),
+    Operation(
+        "GET", "/api/v1/analytics/queue-depths", "Figures", "How much waits", {200: figures.QueueDepths}, role=Role.READ
+    ),
     Operation(
         "GET",
         "/api/v1/analytics/throughput",
         "Figures",
         "The last hour by the minute",
         {200: figures.Throughput},
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -88,6 +103,7 @@ FIGURES: Final = (
         {200: figures.QueuesLag},
         (QUEUE, NAMESPACE, TASK),
         about="Of queues with at least 5 messages completed in the last 24 hours.",
+        role=Role.READ,
     ),
 )
 
@@ -98,6 +114,7 @@ SERVER: Final = (
         "The server",
         "How the server is",
         {200: answers.Health, 503: answers.Health},
+        role=None,
     ),
     Operation(
         "GET",
@@ -106,6 +123,7 @@ SERVER: Final = (
         "Whether it takes work",
         {200: answers.Readiness, 503: answers.Readiness},
         about="A full disk is 200 with `store` `full`: acknowledgements must get through.",
+        role=None,
     ),
     Operation(
         "GET",
@@ -114,6 +132,7 @@ SERVER: Final = (
         "Figures about the process",
         {200: (answers.Metrics, PROMETHEUS, OPENMETRICS)},
         about="Prometheus' text where the Accept header prefers it to JSON.",
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -121,6 +140,7 @@ SERVER: Final = (
         "The server",
         "Figures as Prometheus' text",
         {200: (PROMETHEUS, OPENMETRICS)},
+        role=Role.READ,
     ),
     Operation(
         "POST",
@@ -129,7 +149,8 @@ SERVER: Final = (
         "Compact the file",
         {200: answers.Compacted},
         about="Makes the file anew, without what is deleted, while everything goes on; answers when it is in use.",
+        role=Role.ADMIN,
     ),
-    Operation("GET", "/docs", "The server", "This page", {200: HTML}),
-    Operation("GET", "/openapi.json", "The server", "This document", {200: DOCUMENT}),
+    Operation("GET", "/docs", "The server", "This page", {200: HTML}, role=Role.READ),
+    Operation("GET", "/openapi.json", "The server", "This document", {200: DOCUMENT}, role=Role.READ),
 )

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from queen.tokens import Role
 from queen.web import answers_stored, wire
 from queen.web.contract import GROUP, NAMESPACE, QUEUE, TASK, Operation, Parameter
 from queen.web.messages import DEFAULT_LIMIT
@@ -31,6 +32,7 @@ STORED: Final = (
             *PAGE,
         ),
         about="Newest first.",
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -40,6 +42,7 @@ STORED: Final = (
         {200: answers_stored.StoredMessageDetail},
         refuses=(404,),
         about="With the options of its queue.",
+        role=Role.READ,
     ),
     Operation(
         "DELETE",
@@ -49,6 +52,7 @@ STORED: Final = (
         {200: answers_stored.MessageDeleted},
         refuses=(404,),
         about="In whatever status.",
+        role=Role.ADMIN,
     ),
     Operation(
         "POST",
@@ -60,6 +64,7 @@ STORED: Final = (
         refuses=(404, 409),
         about="A failed message or a dead letter becomes pending at its old place; one that waits for its retry delay "
         "becomes available now.",
+        role=Role.WRITE,
     ),
     Operation(
         "POST",
@@ -70,6 +75,7 @@ STORED: Final = (
         (GROUP,),
         refuses=(404, 409),
         about="One that has failed at least once.",
+        role=Role.WRITE,
     ),
     Operation(
         "GET",
@@ -80,6 +86,7 @@ STORED: Final = (
         PAGE,
         refuses=(404,),
         about="Of the same partition, pushed within an hour of it, newest first.",
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -89,6 +96,7 @@ STORED: Final = (
         {200: answers_stored.DeadLetters},
         (QUEUE, GROUP, *PAGE),
         about="Newest first.",
+        role=Role.READ,
     ),
     Operation(
         "DELETE",
@@ -99,6 +107,7 @@ STORED: Final = (
         (Parameter("partition", NAME, "Only this partition."),),
         refuses=(404,),
         about="Deletes all its messages.",
+        role=Role.ADMIN,
     ),
     Operation(
         "DELETE",
@@ -108,6 +117,7 @@ STORED: Final = (
         {200: answers_stored.QueueDeleted},
         refuses=(404,),
         about="With all that it holds; a queue of the same name begins anew.",
+        role=Role.ADMIN,
     ),
     Operation(
         "GET",
@@ -117,6 +127,7 @@ STORED: Final = (
         {200: answers_stored.Groups},
         (QUEUE,),
         about="How far they have got, and how far they lag behind.",
+        role=Role.READ,
     ),
     Operation(
         "DELETE",
@@ -127,6 +138,7 @@ STORED: Final = (
         (QUEUE._replace(meaning="Only in this queue; everywhere where left out."),),
         refuses=(404,),
         about="Its next contact with a queue starts anew.",
+        role=Role.ADMIN,
     ),
     Operation(
         "POST",
@@ -139,5 +151,6 @@ STORED: Final = (
         refuses=(404, 409),
         about="To the first message pushed at or after `timestamp`, or with `toEnd` behind all there are. What was "
         "completed is delivered again; leases are released.",
+        role=Role.ADMIN,
     ),
 )

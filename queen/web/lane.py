@@ -14,7 +14,8 @@ from hypercorn.config import Config
 
 from queen.broker import Broker
 from queen.settings import Settings
-from queen.web.app import LABELS, Found, answer_to, fast_table
+from queen.web.access import Access
+from queen.web.app import LABELS, NEEDS, Found, answer_to, fast_table
 from queen.web.exchange import CORS, Answer, Asked, Callers, Headers, shutting_down, too_slow
 from queen.web.operation import Traffic
 
@@ -107,6 +108,7 @@ class Lane:
         wire: Wire,
         broker: Broker,
         settings: Settings,
+        access: Access,
         traffic: Traffic,
         callers: Callers,
         date: Date,
@@ -115,6 +117,7 @@ class Lane:
         self._wire = wire
         self._broker = broker
         self._settings = settings
+        self._access = access
         self._traffic = traffic
         self._callers = callers
         self._date = date
@@ -198,9 +201,12 @@ class Lane:
         # A body that is too large is Hypercorn's to refuse.
         if hosts != 1 or length > self._settings.max_body:
             return None
-        asked = Asked(
-            parser.get_method().decode(), found[1], query, head.headers, b"", self._callers.new(self._address)
-        )
+        permit = self._access.identify(head.headers)
+        # Who may not ask is told so where everything else is refused.
+        if isinstance(permit, Answer) or permit.refusal(NEEDS[found[0]]) is not None:
+            return None
+        caller = self._callers.new(permit.who(self._address))
+        asked = Asked(parser.get_method().decode(), found[1], query, head.headers, b"", caller)
         return Request(found, asked, length, close)
 
     async def _serve(self, request: Request, head: int) -> bool:

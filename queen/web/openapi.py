@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from queen.broker import Broker
+from queen.tokens import Role
 from queen.web import answers
 from queen.web.contract import Link, Operation, Parameter
 from queen.web.contract_delivery import DELIVERY
@@ -27,9 +28,13 @@ EVERYWHERE: Final = (400, 408, 413, 414, 431, 500, 503)
 """What any request may be refused with, whatever it asks for."""
 WRITING: Final = (409, 507)
 """And those that change something: the queue may be deleted meanwhile, or the disk full."""
+GUARDED: Final = (401, 403)
+"""And those that are not open to everybody."""
 
 REFUSALS: Final = {
     400: "The request is wrong; a field that is wrong stands at the beginning of the sentence.",
+    401: "A token is needed, and this one is none, or has expired.",
+    403: "The token's role does not suffice, or a page of another site asks.",
     404: "There is no such queue, message, lease or group.",
     408: "The body did not arrive in time.",
     409: "The message's state refuses, the lease is another's, or the queue is being deleted.",
@@ -38,7 +43,8 @@ REFUSALS: Final = {
     429: "The queue is at its maxSize.",
     431: "The request's headers are longer than the server takes.",
     500: "A fault of the server, which its log describes.",
-    503: "The server is starting, stopping, can't write, or has not the key of an encrypted message.",
+    503: "The server is starting, stopping, can't write, can't read its tokens, or has not the key of an encrypted "
+    "message.",
     507: "The disk is full. Acknowledgements go on.",
 }
 _RULES: Final = re.compile(r" \([A-Z]\d+(?:(?:, | to )[A-Z]\d+)*\)")
@@ -46,6 +52,7 @@ _RETRY: Final = {
     "Retry-After": {"description": "Seconds after which to try again.", "schema": {"type": "integer", "minimum": 1}}
 }
 _HEADERS: Final[dict[int, Schema]] = {
+    401: {"WWW-Authenticate": {"description": "Bearer, and what is wrong.", "schema": {"type": "string"}}},
     204: {
         "Queen-Blocked": {
             "description": "What holds pending messages back; absent where there are none.",
@@ -65,6 +72,12 @@ _SEGMENTS: Final = {
     "leaseId": ("The lease, as a pop has told it.", "LEASE"),
 }
 """Meaning and example of a path's segments. An example of a leaseId could only be wrong."""
+TOKEN: Final = "token"
+_ROLES: Final = (
+    "Needed where the server has tokens. Each operation names the role that the token must have at least: "
+    + ", ".join(f"`{role.word}`" for role in Role)
+    + "."
+)
 _ABOUT: Final = (
     "A durable message queue. A 2xx is sent when the change is on disk, not before. Bodies are JSON, whatever "
     "`Content-Type` says. Fields and parameters that are not known are ignored, except among options. Every path "
@@ -99,6 +112,7 @@ def document() -> Schema:
         "components": {
             "schemas": COMPONENTS | {name: _told(schema) for name, schema in components.items()},
             "responses": refusals,
+            "securitySchemes": {TOKEN: {"type": "http", "scheme": "bearer", "description": _ROLES}},
         },
     }
 
@@ -116,7 +130,8 @@ async def openapi(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
 def refusals(row: Operation) -> tuple[int, ...]:
     """All statuses that the route refuses with, in order."""
     writes = row.method != "GET" or row.path.startswith("/api/v1/pop")
-    return tuple(sorted({*EVERYWHERE, *row.refuses, *(WRITING if writes else ())} - row.answers.keys()))
+    guarded = () if row.role is None else GUARDED
+    return tuple(sorted({*EVERYWHERE, *guarded, *row.refuses, *(WRITING if writes else ())} - row.answers.keys()))
 
 
 def _told(schema: Schema) -> Schema:
@@ -149,6 +164,8 @@ def _operation(row: Operation, named: dict[type, Schema]) -> Schema:
         "operationId": _identifier(row.summary),
         "parameters": [*map(_segment, re.findall(r"<(\w+)>", row.path)), *map(_parameter, row.parameters)],
         "responses": responses,
+        # Either: a server without tokens asks for none.
+        "security": [] if row.role is None else [{TOKEN: [row.role.word]}, {}],
     }
     if row.about:
         found["description"] = row.about
