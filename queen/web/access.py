@@ -68,7 +68,7 @@ class Access:
         self._origins = frozenset(_words(settings.allowed_origins))
         self._local = True
         self._tokens: tuple[Token, ...] = ()
-        self._cache: dict[bytes, Token] = {}
+        self._known: dict[bytes, Permit] = {}
         self._seen: object = None
         self._fault: str | None = None
         self.closed = False
@@ -97,7 +97,7 @@ class Access:
         if seen == self._seen:
             return
         self._seen = seen
-        self._cache.clear()
+        self._known.clear()
         self._tokens, self._fault, self.closed = (), None, True
         try:
             self._tokens = read_tokens(self._path)
@@ -165,18 +165,20 @@ class Access:
             return refusal(503, "the server can't read its tokens, so nobody gets in until it can")
         if shown is None:
             return NEEDED
-        token = self._cache.get(shown)
-        if token is None:
+        permit = self._known.get(shown)
+        if permit is None:
             scheme, _, secret = shown.partition(b" ")
             token = find(self._tokens, secret.strip(b" ")) if scheme.lower() == b"bearer" else None
             if token is None:
                 return unknown()
-            if len(self._cache) >= _CACHED:
-                self._cache.clear()  # the same token in ever new spellings
-            self._cache[shown] = token
-        if token.expired(self._now()):
-            return unknown(f"the token {token.name} has expired")
-        return Permit(token.role, token)
+            permit = Permit(token.role, token)
+            if len(self._known) >= _CACHED:
+                self._known.clear()  # the same token in ever new spellings
+            self._known[shown] = permit
+        assert permit.token is not None
+        if permit.token.expired(self._now()):
+            return unknown(f"the token {permit.token.name} has expired")
+        return permit
 
     async def ended(self, permit: Permit) -> None:
         """Return when what was granted holds no more: the token is revoked or expired, or one is needed now."""
