@@ -3,7 +3,7 @@
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.error import HTTPError, URLError
@@ -21,7 +21,6 @@ from queen.opening import open_broker
 from queen.settings import DEFAULTS, SETTINGS, Setting, Settings
 from queen.store.keyring import NO_KEYS, KeyRing, add_key, key_name, new_key
 from queen.token_commands import tokens
-from queen.web.serve import serve as serve_http
 
 log = structlog.get_logger("queen")
 
@@ -94,6 +93,7 @@ def serve(**values: Any) -> None:
 
 
 async def _serve(settings: Settings) -> None:
+    serve_http = _server()
     keys = encryption_keys(settings)
     async with (
         open_broker(settings.data, reserve=settings.reserve, keys=keys, wait=False) as broker,
@@ -112,6 +112,15 @@ async def _serve(settings: Settings) -> None:
         gc.collect()
         gc.freeze()
         log.info("listening", url=", ".join(urls), data=settings.data)
+
+
+def _server() -> Callable[..., Awaitable[None]]:
+    """What serves a broker over HTTP. Its packages are an extra: a program that embeds Queen needs none of them."""
+    try:
+        from queen.web.serve import serve as serve_http
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"{error.name} is missing: pip install 'queen-trio[server]'") from None
+    return serve_http
 
 
 async def _compact_every(broker: Broker, hours: float) -> None:

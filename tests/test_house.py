@@ -32,15 +32,17 @@ ROOMS: dict[str, set[str]] = {
     "token_commands": {"clock", "settings", "tokens"},
     "store": {"store", "clock", "private"},
     "actors": {"actors", "store", "clock"},
-    "consumer": {"checks", "broker"},  # the broker for its type alone
+    "renewals": set(),
+    "leased": {"renewals", "consumer"},  # the consumer for its type alone
+    "consumer": {"checks", "leased", "renewals", "broker"},  # the broker for its type alone
     "reports": {"actors"},
     "stored": {"actors", "checks"},
     "groups": {"actors", "checks"},
     "condition": {"actors"},
-    "broker": {"actors", "clock", "checks", "condition", "consumer", "groups", "reports", "stored"},
+    "broker": {"actors", "clock", "checks", "condition", "consumer", "groups", "renewals", "reports", "stored"},
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "settings", "tokens"},
-    "__init__": {"broker", "condition", "consumer", "opening", "store"},
+    "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "store"},
     "__main__": {"cli"},
     "cli": {"logs", "opening", "broker", "web", "settings", "store", "token_commands"},
 }
