@@ -236,7 +236,10 @@ class Protocol(H11Protocol):
         if refused is not None:
             await self._refuse(refused)
         elif asks_for_socket(request):
-            await self._open_socket(request)
+            if all(value.isascii() for name, value in request.headers if name.startswith(b"sec-websocket-")):
+                await self._open_socket(request)
+            else:
+                await self._refuse(refusal(400, "not a valid WebSocket handshake"))  # Hypercorn fails on it
         else:
             await super()._create_stream(request)
 

@@ -157,7 +157,7 @@ class Lane:
             if end >= 0:
                 return end + 4
             # Lines that end in a bare LF are old but legal, and Hypercorn knows them.
-            if len(buffer) > self._settings.max_header or b"\n\n" in buffer:
+            if len(buffer) > self._settings.max_header or b"\n\n" in buffer or b"\n\r\n" in buffer:
                 return 0
             if not await self._more():
                 return None
@@ -172,6 +172,9 @@ class Lane:
 
     def _request(self, size: int) -> Request | None:
         if not 0 < size <= self._settings.max_header:
+            return None
+        # With a bare LF in it, others may see the head end earlier, and what follows as another request.
+        if self._buffer.count(b"\n", 0, size) != self._buffer.count(b"\r\n", 0, size):
             return None
         head = Head()
         parser = httptools.HttpRequestParser(head)

@@ -62,6 +62,8 @@ async def serve(
         open_now.add(connection)
         try:
             await connection.run()
+        except* Exception:
+            log.exception("a connection failed")  # it alone: the others know nothing of it
         finally:
             open_now.discard(connection)
 
