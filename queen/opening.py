@@ -22,7 +22,7 @@ from queen.store.journal import Journal
 from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.lmdb_journal import MAP_SIZE, RESERVE, LmdbJournal
 from queen.store.memory_journal import MemoryJournal
-from queen.store.writer import Runner, in_thread
+from queen.store.writer import CommitThread, Runner
 
 log = structlog.get_logger()
 
@@ -56,9 +56,9 @@ async def open_broker(
     finished and snapshots are written.
     """
     clock = clock or SystemClock()
-    with _journal(path, journal, map_size, reserve) as opened:
+    with _journal(path, journal, map_size, reserve) as opened, CommitThread() as thread:
         in_memory = not isinstance(opened, LmdbJournal)
-        runner = runner or (inline if in_memory else in_thread)
+        runner = runner or (inline if in_memory else thread.run)
         compute = inline if in_memory else background
         numbers = ids or Ids(clock)
         broker = Broker(clock, numbers)

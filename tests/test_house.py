@@ -24,6 +24,7 @@ VOCABULARY = {
 ROOMS: dict[str, set[str]] = {
     "vocabulary": set(),
     "checks": set(),
+    "reply": set(),
     "clock": set(),
     "settings": set(),
     "logs": {"settings"},
@@ -31,7 +32,7 @@ ROOMS: dict[str, set[str]] = {
     "tokens": {"private"},
     "token_commands": {"clock", "settings", "tokens"},
     "store": {"store", "clock", "private"},
-    "actors": {"actors", "store", "clock"},
+    "actors": {"actors", "store", "clock", "reply"},
     "renewals": set(),
     "leased": {"renewals", "consumer"},  # the consumer for its type alone
     "consumer": {"checks", "leased", "renewals", "broker"},  # the broker for its type alone
@@ -39,9 +40,11 @@ ROOMS: dict[str, set[str]] = {
     "stored": {"actors", "checks"},
     "groups": {"actors", "checks"},
     "condition": {"actors"},
-    "broker": {"actors", "clock", "checks", "condition", "consumer", "groups", "renewals", "reports", "stored"},
+    "broker": {
+        *("actors", "clock", "checks", "condition", "consumer", "groups", "renewals", "reply", "reports", "stored")
+    },
     "opening": {"broker", "actors", "store", "clock"},
-    "web": {"web", "broker", "settings", "tokens"},
+    "web": {"web", "broker", "checks", "reply", "settings", "tokens"},
     "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "store"},
     "__main__": {"cli"},
     "cli": {"logs", "opening", "broker", "web", "settings", "store", "token_commands"},

@@ -4,6 +4,7 @@ Why not Hypercorn's own `TCPServer`: it never closes a connection whose last sen
 client that does not read, restarts a task for each request's idle time, and answers its own errors with no body.
 """
 
+import os
 import select
 import ssl
 from http import HTTPStatus
@@ -26,6 +27,7 @@ from queen.web.access import Access
 from queen.web.exchange import CLOSE, CORS, Answer, Callers, refusal, too_large
 from queen.web.lane import Date, Lane
 from queen.web.operation import Traffic
+from queen.web.reactor import Reactor
 from queen.web.socket import Socket, asks_for_socket
 
 _MAX_RECV: Final = 2**16
@@ -46,6 +48,7 @@ class House(NamedTuple):
     config: Config
     context: WorkerContext
     date: Date
+    reactor: Reactor | None
     tls: ssl.SSLContext | None
 
 
@@ -61,6 +64,7 @@ class Connection:
         if house.tls is not None:
             self._stream = trio.SSLStream(transport, house.tls, server_side=True, https_compatible=True)
         self._idle = True
+        self._idle_since = trio.current_time()
         self._reading = trio.CancelScope()
         self._running = trio.CancelScope()
         self._send_lock = trio.Lock()
@@ -85,7 +89,14 @@ class Connection:
     def set_idle(self, idle: bool) -> None:
         """Only while a request is under way may the connection stay open without limit."""
         self._idle = idle
-        self._reading.deadline = trio.current_time() + self._settings.keep_alive if idle else float("inf")
+        if idle:
+            self._idle_since = trio.current_time()
+
+    def close_overdue(self, now: float) -> None:
+        """Close where no request has come for `keep_alive`. Called for all connections now and then: a deadline that is
+        moved with each request costs more than many a request."""
+        if self._idle and now - self._idle_since > self._settings.keep_alive:
+            self._reading.cancel()
 
     async def receive(self) -> bytes:
         """The next bytes; none when the client has closed or is gone."""
@@ -109,6 +120,32 @@ class Connection:
                     self._break()
             if scope.cancelled_caught:
                 self._break()
+
+    def fileno(self) -> int:
+        """The socket's number, -1 once it is closed."""
+        return self._stream.socket.fileno()
+
+    def receive_now(self) -> bytes | None:
+        """What is there, none at the end; None where there is nothing yet."""
+        try:
+            return os.read(self.fileno(), _MAX_RECV)
+        except BlockingIOError:
+            return None
+        except OSError:
+            self.broken = True
+            return b""
+
+    def send_now(self, data: bytes) -> int:
+        """Send what the kernel takes, or set `broken`; returns how much that was."""
+        if self.broken:
+            return 0
+        try:
+            return os.write(self.fileno(), data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._break()
+            return 0
 
     # What the server asks.
 
@@ -154,7 +191,9 @@ class Connection:
         if self._settings.fast_lane:
             address = client[0] if client else ""
             lane = Lane(
-                self, house.broker, house.settings, house.access, house.traffic, house.callers, house.date, address
+                *(self, house.broker, house.settings, house.access, house.traffic, house.callers, house.date, address),
+                # It reads and writes the socket itself, and would have to know TLS.
+                house.reactor if house.tls is None else None,
             )
             with self._reading:
                 rest = await lane.run()
@@ -234,7 +273,7 @@ class Protocol(H11Protocol):
     async def _create_stream(self, request: h11.Request) -> None:
         refused = self._too_much(request)
         if refused is not None:
-            await self._refuse(refused)
+            await self._refuse(refused, bare=request.method == b"HEAD")
         elif asks_for_socket(request):
             if all(value.isascii() for name, value in request.headers if name.startswith(b"sec-websocket-")):
                 await self._open_socket(request)
@@ -304,9 +343,11 @@ class Protocol(H11Protocol):
             return
         await self._refuse(refusal(status_code, f"not a valid HTTP request ({HTTPStatus(status_code).phrase})"))
 
-    async def _refuse(self, answer: Answer) -> None:
+    async def _refuse(self, answer: Answer, bare: bool = False) -> None:
+        """Answer and close; `bare`: without the body, which would be one too many behind a HEAD."""
         headers = [*answer.fields(), *CORS, CLOSE, *self.config.response_headers("h11")]
         await self._send_h11_event(h11.Response(headers=headers, status_code=answer.status))
-        await self._send_h11_event(h11.Data(data=answer.body))
+        if not bare:
+            await self._send_h11_event(h11.Data(data=answer.body))
         await self._send_h11_event(h11.EndOfMessage())
         await self.send(Closed())

@@ -32,8 +32,11 @@ class Link(NamedTuple):
 
 class Operation(NamedTuple):
     """One route. `answers` are the good ones: struct, media type of plain text, or None for an empty body; `refuses`
-    the statuses it has beyond those that every route has. `example` is a body that works as it stands. `role` is what
-    its asker must have at least, where the server has tokens; None: it is open to everybody."""
+    the statuses it has beyond those that every route has.
+
+    The examples of all rows, in their order, are a walk through the server that works as it stands, which a test takes:
+    `example` is the body, `segments` say what is else than usual in the path, and `before` is a line of shell that the
+    command needs ahead of it, with HOST where the server is."""
 
     method: str
     path: str
@@ -47,6 +50,8 @@ class Operation(NamedTuple):
     body_required: bool = True
     about: str = ""
     links: tuple[Link, ...] = ()
+    segments: dict[str, str] = {}  # noqa: RUF012
+    before: str = ""
     role: Role | None = Role.ADMIN
 
 

@@ -12,8 +12,9 @@ PROMETHEUS: Final = "text/plain"
 OPENMETRICS: Final = "application/openmetrics-text"
 HTML: Final = "text/html"
 DOCUMENT: Final = "application/json"
+YAML: Final = "application/yaml"
 
-FIGURES: Final = (
+RESOURCES: Final = (
     Operation(
         "GET",
         "/api/v1/resources/queues",
@@ -48,6 +49,9 @@ FIGURES: Final = (
     Operation(
         "GET", "/api/v1/resources/overview", "Queues", "Everything in numbers", {200: figures.Overview}, role=Role.READ
     ),
+)
+
+ANALYTICS: Final = (
     Operation(
         "GET",
         "/api/v1/analytics/queue/<queue>",
@@ -81,7 +85,7 @@ FIGURES: Final = (
         "Figures",
         "Counts of a namespace or task",
         {200: figures.QueuesStatistics},
-        (NAMESPACE, TASK),
+        (NAMESPACE._replace(example="shop"), TASK),
         role=Role.READ,
     ),
     Operation(
@@ -151,6 +155,8 @@ SERVER: Final = (
         about="Makes the file anew, without what is deleted, while everything goes on; answers when it is in use.",
         role=Role.ADMIN,
     ),
-    Operation("GET", "/docs", "The server", "This page", {200: HTML}, role=Role.READ),
-    Operation("GET", "/openapi.json", "The server", "This document", {200: DOCUMENT}, role=Role.READ),
+    Operation("GET", "/", "The server", "Where to begin", {200: answers.Entrance}, role=Role.READ),
+    Operation("GET", "/docs", "The server", "The manual", {200: HTML}, role=Role.READ),
+    Operation("GET", "/openapi.json", "The server", "The HTTP interface for programs", {200: DOCUMENT}, role=Role.READ),
+    Operation("GET", "/asyncapi.yaml", "The server", "The WebSocket for programs", {200: YAML}, role=Role.READ),
 )

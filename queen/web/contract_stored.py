@@ -15,6 +15,7 @@ PAGE: Final = (
 MESSAGE: Final = "/api/v1/messages/<transactionId>"
 MESSAGES: Final = "Stored messages"
 GROUPS: Final = "Consumer groups"
+REMOVAL: Final = "Deletion"
 
 STORED: Final = (
     Operation(
@@ -31,7 +32,7 @@ STORED: Final = (
             Parameter("status", {"enum": STATUSES}, "Only messages of this status."),
             *PAGE,
         ),
-        about="Newest first.",
+        about="Newest first. Statuses are those of the default consumer group.",
         role=Role.READ,
     ),
     Operation(
@@ -45,28 +46,6 @@ STORED: Final = (
         role=Role.READ,
     ),
     Operation(
-        "DELETE",
-        MESSAGE,
-        MESSAGES,
-        "Delete a message",
-        {200: answers_stored.MessageDeleted},
-        refuses=(404,),
-        about="In whatever status.",
-        role=Role.ADMIN,
-    ),
-    Operation(
-        "POST",
-        f"{MESSAGE}/retry",
-        MESSAGES,
-        "Retry a message",
-        {200: answers_stored.MessageRetried},
-        (GROUP,),
-        refuses=(404, 409),
-        about="A failed message or a dead letter becomes pending at its old place; one that waits for its retry delay "
-        "becomes available now.",
-        role=Role.WRITE,
-    ),
-    Operation(
         "POST",
         f"{MESSAGE}/dlq",
         MESSAGES,
@@ -75,18 +54,8 @@ STORED: Final = (
         (GROUP,),
         refuses=(404, 409),
         about="One that has failed at least once.",
+        segments={"transactionId": "order-2"},
         role=Role.WRITE,
-    ),
-    Operation(
-        "GET",
-        f"{MESSAGE}/related",
-        MESSAGES,
-        "Messages around a message",
-        {200: answers_stored.RelatedMessages},
-        PAGE,
-        refuses=(404,),
-        about="Of the same partition, pushed within an hour of it, newest first.",
-        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -99,26 +68,32 @@ STORED: Final = (
         role=Role.READ,
     ),
     Operation(
-        "DELETE",
-        "/api/v1/queues/<queue>/clear",
+        "POST",
+        f"{MESSAGE}/retry",
         MESSAGES,
-        "Clear a queue",
-        {200: answers_stored.QueueCleared},
-        (Parameter("partition", NAME, "Only this partition."),),
-        refuses=(404,),
-        about="Deletes all its messages.",
-        role=Role.ADMIN,
+        "Retry a message",
+        {200: answers_stored.MessageRetried},
+        (GROUP,),
+        refuses=(404, 409),
+        about="A failed message or a dead letter becomes pending at its old place; one that waits for its retry delay "
+        "becomes available now.",
+        segments={"transactionId": "order-2"},
+        role=Role.WRITE,
     ),
     Operation(
-        "DELETE",
-        "/api/v1/resources/queues/<queue>",
-        "Queues",
-        "Delete a queue",
-        {200: answers_stored.QueueDeleted},
+        "GET",
+        f"{MESSAGE}/related",
+        MESSAGES,
+        "Messages around a message",
+        {200: answers_stored.RelatedMessages},
+        PAGE,
         refuses=(404,),
-        about="With all that it holds; a queue of the same name begins anew.",
-        role=Role.ADMIN,
+        about="The others of its partition that were pushed within an hour of it, newest first; it is not among them.",
+        role=Role.READ,
     ),
+)
+
+CONSUMER_GROUPS: Final = (
     Operation(
         "GET",
         "/api/v1/consumer-groups",
@@ -126,19 +101,9 @@ STORED: Final = (
         "List consumer groups",
         {200: answers_stored.Groups},
         (QUEUE,),
-        about="How far they have got, and how far they lag behind.",
+        about="How far they have got, and how far they lag behind. A group comes into being with its first pop.",
+        before="curl -s 'HOST/api/v1/pop/queue/orders?consumerGroup=billing'",
         role=Role.READ,
-    ),
-    Operation(
-        "DELETE",
-        "/api/v1/consumer-groups/<group>",
-        GROUPS,
-        "Delete a consumer group",
-        {200: answers_stored.GroupDeleted},
-        (QUEUE._replace(meaning="Only in this queue; everywhere where left out."),),
-        refuses=(404,),
-        about="Its next contact with a queue starts anew.",
-        role=Role.ADMIN,
     ),
     Operation(
         "POST",
@@ -149,8 +114,53 @@ STORED: Final = (
         body=wire.SeekBody,
         example={"toEnd": True},
         refuses=(404, 409),
-        about="To the first message pushed at or after `timestamp`, or with `toEnd` behind all there are. What was "
+        about="To the first message pushed at or after `timestamp`, or with `toEnd` past all there are. What was "
         "completed is delivered again; leases are released.",
+        role=Role.ADMIN,
+    ),
+)
+
+DELETION: Final = (
+    Operation(
+        "DELETE",
+        MESSAGE,
+        REMOVAL,
+        "Delete a message",
+        {200: answers_stored.MessageDeleted},
+        refuses=(404,),
+        about="In whatever status.",
+        role=Role.ADMIN,
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/consumer-groups/<group>",
+        REMOVAL,
+        "Delete a consumer group",
+        {200: answers_stored.GroupDeleted},
+        (QUEUE._replace(meaning="Only in this queue; everywhere where left out."),),
+        refuses=(404,),
+        about="Its next contact with a queue starts anew.",
+        role=Role.ADMIN,
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/queues/<queue>/clear",
+        REMOVAL,
+        "Clear a queue",
+        {200: answers_stored.QueueCleared},
+        (Parameter("partition", NAME, "Only this partition."),),
+        refuses=(404,),
+        about="Deletes all its messages.",
+        role=Role.ADMIN,
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/resources/queues/<queue>",
+        REMOVAL,
+        "Delete a queue",
+        {200: answers_stored.QueueDeleted},
+        refuses=(404,),
+        about="With all that it holds; a queue of the same name begins anew.",
         role=Role.ADMIN,
     ),
 )

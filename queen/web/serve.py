@@ -24,6 +24,7 @@ from queen.web.connection import Connection, House
 from queen.web.exchange import Callers
 from queen.web.lane import Date
 from queen.web.operation import Traffic
+from queen.web.reactor import Reactor
 
 log = structlog.get_logger("queen.web")
 
@@ -52,7 +53,8 @@ async def serve(
     context = WorkerContext(None)
     callers = Callers()
     app = ASGIWrapper(Gate(create_app(broker, access, traffic), settings, access, traffic, callers))  # type: ignore[arg-type]
-    house = House(app, broker, settings, access, traffic, callers, config, context, Date(config), tls)
+    reactor = Reactor() if Reactor.available() else None
+    house = House(app, broker, settings, access, traffic, callers, config, context, Date(config), reactor, tls)
     lifespan = Lifespan(app, config, {})
     open_now: set[Connection] = set()
     closing = trio.Event()
@@ -70,6 +72,9 @@ async def serve(
     async with trio.open_nursery() as whole:
         whole.start_soon(_cut_off, open_now, closing)
         whole.start_soon(access.watch)
+        whole.start_soon(_close_overdue, open_now, settings.keep_alive)
+        if reactor is not None:
+            whole.start_soon(reactor.run)
         await whole.start(lifespan.handle_lifespan)
         await lifespan.wait_for_startup()
         async with trio.open_nursery() as connections:
@@ -162,6 +167,15 @@ async def _cut_off(connections: set[Connection], closing: trio.Event) -> None:
     finally:
         for connection in tuple(connections):
             connection.abort()
+
+
+async def _close_overdue(connections: set[Connection], keep_alive: float) -> None:
+    """Look now and then for connections that have asked for nothing for too long."""
+    while True:
+        await trio.sleep(min(1.0, keep_alive / 4))
+        now = trio.current_time()
+        for connection in tuple(connections):
+            connection.close_overdue(now)
 
 
 async def _wait_stop(stop: trio.Event | None) -> None:
