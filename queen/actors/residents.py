@@ -73,9 +73,13 @@ class Residents:
         kept = self.asleep.pop(slot.number) if slot.number in self.asleep else None
         state, seq = kept or self.load(slot.number)
         slot.deleted = state.deleted
-        forget_groups(state, slot.queue)
         actor = PartitionActor(self._core, self, slot, state, seq)
-        actor.meet_all()
+        for lease in forget_groups(state, slot.queue):
+            self.leases.pop(lease, None)
+        try:
+            actor.meet_all()
+        except Exception as error:
+            actor.crashed(error)  # whoever asks is not to blame: its task folds the state anew, and goes on
         scope = trio.CancelScope()
         self._awake[slot] = actor, scope
         self._woken += 1
@@ -126,6 +130,11 @@ class Residents:
             if partition_of(frame) == number:
                 seq = fold(state, at, frame)
         return state, seq
+
+    def relearn_leases(self, slot: Slot, state: Partition) -> None:
+        """The partition's state was folded anew: what a half-done change said of its leases is not so."""
+        self.leases = {lease: holder for lease, holder in self.leases.items() if holder is not slot}
+        self.leases.update((lease, slot) for view in state.groups.values() for lease in view.leases)
 
     def changed(self, actor: PartitionActor) -> None:
         """The actor has recorded something."""
