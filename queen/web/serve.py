@@ -19,7 +19,7 @@ from queen.web.app import create_app
 from queen.web.asgi import Gate
 from queen.web.connection import Connection, House
 from queen.web.exchange import Callers
-from queen.web.lane import Date
+from queen.web.http import Date
 from queen.web.operation import Traffic
 from queen.web.reactor import Reactor
 
