@@ -242,6 +242,8 @@ class Lane:
         """Be with the reactor until something comes that needs this task; whether the connection goes on."""
         self._up = trio.Event()
         self._seat = self._wire.fileno()
+        if self._seat < 0:
+            return False  # closed in the meantime
         reactor.add(self._seat, self._readable)
         try:
             await self._up.wait()
