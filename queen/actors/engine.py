@@ -29,6 +29,7 @@ from queen.actors.recovery import Recovery
 from queen.actors.residents import Residents
 from queen.actors.router import Router
 from queen.actors.settling import AckPlan
+from queen.actors.ticker import Ticker
 from queen.clock import Clock, Ids
 from queen.commands import Extend, Push
 from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
@@ -82,14 +83,17 @@ class Engine:
             async with trio.open_nursery() as writing:
                 async with trio.open_nursery() as acting:
                     self.house = Residents(self.core, acting)
-                    self.router = self.house.router = Router(self.core, self.house)
-                    await Recovery(self.core, self.house, self.router).run()
+                    ticker = self.house.ticker = Ticker(self.core, self.house)
+                    self.router = self.house.router = Router(self.core, self.house, ticker)
+                    await Recovery(self.core, self.house).run()
                     keeper = self.keeper = Keeper(self.core, self.house, self._compute)
                     eraser = self.eraser = Eraser(self.core, self._compute)
                     self.patience = Patience(self.router.expire)
                     writing.start_soon(self.core.writer.run)
                     acting.start_soon(self.router.run)
                     acting.start_soon(self.patience.run)
+                    acting.start_soon(ticker.run)
+                    acting.start_soon(self.house.run)
                     acting.start_soon(keeper.run)
                     acting.start_soon(Pulse(self.core).run)
                     acting.start_soon(eraser.run)

@@ -1,5 +1,4 @@
-"""The keeper: writes what records have changed into the projections, in the background, and puts idle partitions
-to sleep.
+"""The keeper: writes what records have changed into the projections, in the background.
 
 A checkpoint says: everything up to record S is in the tables. Snapshots may be newer than S; each says up to which
 record it goes. So a partition's snapshot is made while others go on, and a start folds the records behind S,
@@ -79,7 +78,6 @@ class Keeper:
             except StoreFull as error:
                 log.warning("no room for the projections; they are written when there is", reason=str(error))
                 await trio.sleep(FULL_PAUSE_S)
-            self._house.put_to_sleep()
 
     def _note_shift(self) -> None:
         """T6: after a jump of the wall clock, the next start must know how far it is off, whatever else happens."""
@@ -158,7 +156,7 @@ class Keeper:
         statistics = self._core.statistics
         rows = self._core.journal.scan(Table.STATISTICS, *statistics.ended(self._core.clock.now()), SLICE)
         if rows:
-            await self._core.writer.save([Change(Table.STATISTICS, key, None) for key, _ in rows])
+            await self._write_all([Change(Table.STATISTICS, key, None) for key, _ in rows])
             statistics.forget(rows)
 
     async def _write_states(self, slots: list[Slot], queues: list[int], gone: set[int], checkpoint: Checkpoint) -> bool:
@@ -190,7 +188,8 @@ class Keeper:
 
     async def _write_all(self, rows: list[Change]) -> None:
         for start in range(0, len(rows), SLICE):
-            await self._core.writer.save(rows[start : start + SLICE])
+            async with self._core.turn:
+                await self._core.writer.save(rows[start : start + SLICE])
 
 
 def _removal(core: Core, partition: int) -> list[Change]:
