@@ -253,12 +253,6 @@ class PartitionActor:
         else:
             self._house.leases.pop(lease, None)
 
-    def _note_leases(self, *, run: bool) -> None:
-        """All of them: for when the state is made anew. The one that can't be trusted may have some too many."""
-        for view in self.state.groups.values():
-            for lease in view.leases:
-                self._note_lease(lease, runs=run)
-
     def meet(self, group: int) -> None:
         """Let a group begin here, in memory; it is recorded with the first thing that the group gets (W5)."""
         self._untold = True
@@ -298,7 +292,6 @@ class PartitionActor:
     async def _rebuild(self) -> None:
         """Fold the state from its snapshot and the journal again. Cancelled, it is still broken."""
         await self._core.writer.flushed()
-        self._note_leases(run=False)
         try:
             self.state, self.recorded_seq = self._house.refold(self.slot.number)
             self.slot.deleted = self.state.deleted
@@ -306,7 +299,7 @@ class PartitionActor:
             self.broken = False
             forget_groups(self.state, self.slot.queue)
             self.meet_all()
-            self._note_leases(run=True)
+            self._house.relearn_leases(self.slot, self.state)
             self.announce()
         except Exception as error:
             self.crashed(error)
@@ -355,9 +348,10 @@ class PartitionActor:
 
 def forget_groups(state: Partition, queue: Queue) -> list[bytes]:
     """Drop what a state holds of groups that its queue does not know any more: deleting a group is one event of the
-    catalogue, and each partition draws the consequence when it is next looked at. Returns the leases that end so."""
-    gone = [number for number in state.groups if queue.groups.numbered(number) is None]
-    return [lease for number in gone for lease in state.groups.pop(number).leases]
+    catalogue, and each partition draws the consequence when it is next looked at. Returns the leases that go."""
+    known = {group.number for group in queue.groups.values()}
+    gone = [state.groups.pop(number) for number in list(state.groups) if number not in known]
+    return [lease for view in gone for lease in view.leases]
 
 
 def first_position(state: Partition, history: History, group: Group) -> int:

@@ -139,25 +139,17 @@ def leases_touched(state: Partition, event: Event) -> list[tuple[int, bytes]]:
             return [(event.group, event.lease)]
         case MessagesSettled() if event.lease is not None:
             return [(event.group, event.lease)]
-        case MessagesSettled():  # by a seek, or by time
-            return list(_holding(state.groups[event.group], event.group, event.runs))
+        case MessagesSettled():  # by a seek, say, which says nothing of the leases that it ends
+            return [(event.group, lease) for lease in _held(state.groups[event.group], event.runs)]
         case MessagesReturned():
             held = state.groups[event.group].open
             leases = [held[position].lease for position in event.positions]
             return [(event.group, lease.id) for lease in leases if lease is not None]
         case MessagesDeleted():
-            return [each for group, view in state.groups.items() for each in _holding(view, group, event.runs)]
+            return [(group, lease) for group, view in state.groups.items() for lease in _held(view, event.runs)]
         case GroupMoved():
             return [(event.group, lease) for lease in state.groups[event.group].leases]
     return []
-
-
-def _holding(view: GroupView, group: int, runs: Iterable[Run]) -> Iterator[tuple[int, bytes]]:
-    for run in runs:
-        for position in _open_between(view, run.first, run.first + run.length):
-            lease = view.open[position].lease
-            if lease is not None:
-                yield group, lease.id
 
 
 def evolve(state: Partition, event: Event, at: int, shift: int = 0) -> None:
@@ -343,6 +335,15 @@ def _tidy(view: GroupView) -> None:
 def _is_true(view: GroupView, entry: tuple[int, bytes]) -> bool:
     lease = view.leases.get(entry[1])
     return lease is not None and lease.expires_at == entry[0]
+
+
+def _held(view: GroupView, runs: Iterable[Run]) -> Iterator[bytes]:
+    """The leases that hold messages of these runs, for each message once."""
+    for first, length, _ in runs:
+        for position in _open_between(view, first, first + length):
+            lease = view.open[position].lease
+            if lease is not None:
+                yield lease.id
 
 
 def _open_between(view: GroupView, start: int, stop: int) -> list[int]:

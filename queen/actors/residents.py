@@ -139,6 +139,11 @@ class Residents:
                 seq = fold(state, at, frame)
         return state, seq
 
+    def relearn_leases(self, slot: Slot, state: Partition) -> None:
+        """The partition's state was folded anew: what a half-done change said of its leases is not so."""
+        self.leases = {lease: holder for lease, holder in self.leases.items() if holder is not slot}
+        self.leases.update((lease, slot) for view in state.groups.values() for lease in view.leases)
+
     def changed(self, actor: PartitionActor) -> None:
         """The actor has recorded something."""
         self._dirty.add(actor.slot)

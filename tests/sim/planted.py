@@ -90,11 +90,11 @@ def unfenced(right: Any, state: Any, command: Ack, *rest: Any) -> Any:
 
 def without_deadline(right: Any, self: Recovery, *given: Any) -> None:
     ticker = self._house.ticker
-    told, ticker.expect = ticker.expect, lambda *_: None  # type: ignore[method-assign]
+    expect, ticker.expect = ticker.expect, lambda *_: None  # type: ignore[method-assign]
     try:
         right(self, *given)
     finally:
-        ticker.expect = told  # type: ignore[method-assign]
+        ticker.expect = expect  # type: ignore[method-assign]
 
 
 def forgets(*kinds: type) -> Callable[..., Any]:
