@@ -93,6 +93,7 @@ class Engine:
                     acting.start_soon(self.router.run)
                     acting.start_soon(self.patience.run)
                     acting.start_soon(ticker.run)
+                    acting.start_soon(ticker.sweep)
                     acting.start_soon(self.house.run)
                     acting.start_soon(keeper.run)
                     acting.start_soon(Pulse(self.core).run)
