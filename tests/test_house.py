@@ -28,6 +28,7 @@ ROOMS: dict[str, set[str]] = {
     "settings": set(),
     "store": {"store", "clock"},
     "actors": {"actors", "store", "clock"},
+    "audit": {"audit", "actors", "store", "clock"},
     "consumer": {"checks", "broker"},  # the broker for its type alone
     "reports": {"actors"},
     "stored": {"actors", "checks"},
@@ -41,6 +42,8 @@ ROOMS: dict[str, set[str]] = {
     "cli": {"opening", "broker", "web", "settings", "store"},
 }
 PURE = re.compile(r"(.*_rules|.*_state|format|chain|waiting|journal)\.py")
+# What the audit may know of the actors: their states and figures, and nothing that runs.
+AUDITED = re.compile(r"actors(\.(\w+_state|snapshots|ranges|statistics|sketch|tally)(\.\w+)?)?")
 IMPURE = {"trio", "time", "random", "uuid", "logging", "os", "structlog", "lmdb"}
 # Foreign modules that only these files may import.
 KEPT = {
@@ -86,6 +89,8 @@ def import_faults(path: str, source: str) -> Iterator[str]:
             yield f"{path} imports {module}, which only {', '.join(sorted(KEPT[top]))} may"
         if PURE.fullmatch(Path(path).name) and top in IMPURE:
             yield f"{path} is pure and imports {module}"
+        if room(path) == "audit" and (top == "trio" or (inner == "actors" and not AUDITED.fullmatch(rest))):
+            yield f"{path} imports {module}: the audit reads, and knows no task"
         if top == "queen" and inner and inner not in VOCABULARY | allowed:
             yield f"{path} imports {module}: {room(path)} may not know {inner}"
         if (
@@ -137,6 +142,9 @@ def test_every_module_says_what_lives_in_it(path: str) -> None:
         ("queen/store/writer.py", "import lmdb"),
         ("queen/web/parse.py", "from cbor2 import loads"),
         ("queen/events.py", "from queen.clock import Clock"),
+        ("queen/audit/world.py", "from queen.actors.keeper import Keeper"),
+        ("queen/audit/world.py", "import trio"),
+        ("queen/audit/world.py", "from queen.store.lmdb_journal import LmdbJournal"),
     ],
 )
 def test_a_planted_import_is_seen(path: str, source: str) -> None:

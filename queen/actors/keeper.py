@@ -6,15 +6,13 @@ record it goes. So a partition's snapshot is made while others go on, and a star
 leaving out what a snapshot has already.
 """
 
-from typing import NamedTuple
-
 import structlog
 import trio
 
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.residents import Residents
-from queen.actors.snapshots import VERSION, queue_row
+from queen.actors.snapshots import CHECKPOINT, Checkpoint, queue_row
 from queen.errors import StoreFull
 from queen.events import ClockShifted
 from queen.messages import Caller
@@ -42,17 +40,8 @@ log = structlog.get_logger()
 
 _SERVER = Caller("server")
 
-CHECKPOINT = b"checkpoint"
 NUMBERS = b"numbers"
 KEYS = b"keys"
-
-
-class Checkpoint(NamedTuple):
-    """The tables hold everything up to record `seq`, whose digest this is, in rows of this `version`."""
-
-    seq: int
-    digest: bytes
-    version: int = VERSION
 
 
 class Keeper:

@@ -14,12 +14,12 @@ from queen.actors import catalogue_state
 from queen.actors.availability import blocked, next_deadline, offer
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
-from queen.actors.keeper import CHECKPOINT, KEYS, NUMBERS, SLICE, Checkpoint
+from queen.actors.keeper import KEYS, NUMBERS, SLICE
 from queen.actors.partition import forget_groups
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.residents import Residents
 from queen.actors.router import Router
-from queen.actors.snapshots import VERSION, read_partition, read_queue
+from queen.actors.snapshots import CHECKPOINT, VERSION, Checkpoint, read_partition, read_queue
 from queen.actors.statistics import MINUTES
 from queen.errors import ChainBroken
 from queen.events import PartitionCreated, QueueDeleted

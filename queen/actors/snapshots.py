@@ -5,14 +5,25 @@ folded from the journal anew. Equal states have equal rows, whatever order thing
 what the journal says.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from queen.actors.catalogue_state import Group, Queue, Slot, options_from, options_to
 from queen.actors.partition_state import GroupView, Lease, Open, Partition
 from queen.actors.ranges import RangeSet
 from queen.names import DEFAULT_GROUP
 
-VERSION = 3
+VERSION = 4
+
+CHECKPOINT = b"checkpoint"
+"""META: the key of the checkpoint."""
+
+
+class Checkpoint(NamedTuple):
+    """The tables hold everything up to record `seq`, whose digest this is, in rows of this `version`."""
+
+    seq: int
+    digest: bytes
+    version: int = VERSION
 
 
 def partition_row(slot: Slot, state: Partition, seq: int, unrecorded: set[int]) -> list[Any]:

@@ -24,6 +24,7 @@ class Table(enum.StrEnum):
     STATISTICS = "statistics"
     GIVEN_UP = "given_up"
     ERASURES = "erasures"
+    TOUCHES = "touches"
 
 
 class Change(NamedTuple):

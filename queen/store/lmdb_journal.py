@@ -212,17 +212,18 @@ class LmdbJournal:
 
     def frames(self, after: int) -> Iterator[tuple[int, bytes]]:
         """Frames in order, those after number `after`. May be consumed slowly: no snapshot is pinned."""
-        while page := self._read_page(after + 1):
+        while page := self.page(after):
             yield from page
             after = page[-1][0]
 
-    def _read_page(self, start: int) -> list[tuple[int, bytes]]:
+    def page(self, after: int) -> list[tuple[int, bytes]]:
+        """Some of the frames after number `after`, as many as one short read brings; none at the end."""
         page: list[tuple[int, bytes]] = []
         parts: list[bytes] = []
         latest = size = 0
         with self._reading() as txn:
             cursor = txn.cursor(self._journal)
-            if not cursor.set_range(KEY.pack(start, 0)):
+            if not cursor.set_range(KEY.pack(after + 1, 0)):
                 return page
             for key, part in cursor:
                 seq = KEY.unpack(key)[0]
@@ -239,14 +240,14 @@ class LmdbJournal:
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         """The value under exactly this key, or None."""
-        if not key:
+        if not key or table not in self._tables:
             return None
         with self._reading() as txn:
             return txn.get(key, db=self._tables[table])
 
     def floor(self, table: Table, key: bytes) -> tuple[bytes, bytes] | None:
         """The row with the greatest key that is at most `key`, or None."""
-        if not key:
+        if not key or table not in self._tables:
             return None
         with self._reading() as txn:
             cursor = txn.cursor(self._tables[table])
@@ -261,6 +262,8 @@ class LmdbJournal:
     ) -> list[tuple[bytes, bytes]]:
         """Up to `limit` rows in key order with start <= key < stop (`stop` None: to the end)."""
         rows: list[tuple[bytes, bytes]] = []
+        if table not in self._tables:
+            return rows
         with self._reading() as txn:
             cursor = txn.cursor(self._tables[table])
             if not (cursor.set_range(start) if start else cursor.first()):

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from queen import Acknowledgement, Broker, NewMessage
-from queen.actors.keeper import CHECKPOINT
+from queen.actors.snapshots import CHECKPOINT
 from queen.errors import Conflict, ShuttingDown, StoreFailed, StoreFull, Unavailable
 from queen.opening import _cause
 from queen.store.format import pack_row, unpack_row

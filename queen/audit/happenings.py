@@ -1,0 +1,255 @@
+"""What the journal's events say, in the words of the API: one `Happening` for each event, with names for numbers. Pure.
+
+`queen replay` writes these, one a line. Fields that have nothing to say are left out there.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from queen.audit.atlas import Atlas
+from queen.audit.spans import Spans, count_of, spans_in
+from queen.events import (
+    AnyEvent,
+    ClockShifted,
+    GroupDeleted,
+    GroupJoined,
+    GroupMoved,
+    GroupStarted,
+    LeaseExtended,
+    MessagesDeleted,
+    MessagesLeased,
+    MessagesPushed,
+    MessagesReturned,
+    MessagesRevived,
+    MessagesSetAside,
+    MessagesSettled,
+    PartitionCreated,
+    QueueConfigured,
+    QueueCreated,
+    QueueDeleted,
+)
+from queen.names import generated_transaction_id, instant_text, message_id, uuid_text, uuid_texts
+from queen.store.format import Record
+
+BY_TIME: Final = "server"
+"""Who records what time or the server itself has brought."""
+
+
+class Happening(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One event. `count` is how many messages it concerns, `positions` where they stand in their partition."""
+
+    seq: int
+    at: str
+    type: str
+    queue: str | None = None
+    partition: str | None = None
+    group: str | None = None
+    count: int = 0
+    positions: Spans = ()
+    who: str = ""
+    request: str = ""
+    cause: str | None = None
+    error: str | None = None
+    worker: str | None = None
+    lease_id: str | None = None
+    leased_at: str | None = None
+    lease_expires_at: str | None = None
+    available_at: str | None = None
+    retry_counts: dict[str, int] | None = None
+    cursor: int | None = None
+    created_at: str | None = None
+    message_ids: list[str] | None = None
+    transaction_ids: list[str] | None = None
+    trace_ids: list[str | None] | None = None
+    delay_seconds: list[int | None] | None = None
+    payloads: list[msgspec.Raw | None] | None = None
+    namespace: str | None = None
+    task: str | None = None
+    options: dict[str, Any] | None = None
+
+
+def happenings(record: Record, atlas: Atlas) -> Iterator[Happening]:
+    """What a record tells, event by event. The atlas knows the names up to it."""
+    at = instant_text(record.at + record.shift)
+    place = atlas.partition(record.partition)
+    queue = None if place is None else place.queue
+    head: dict[str, Any] = {
+        "seq": record.seq,
+        "at": at,
+        "who": record.who,
+        "request": record.request.hex(),
+        "queue": None if queue is None else atlas.queues.get(queue),
+        "partition": None if place is None else place.name,
+    }
+    for event in record.events:
+        told = _TELL[type(event)](event, record)
+        group = getattr(event, "group", None)
+        if group is not None:
+            told["group"] = atlas.group(getattr(event, "queue", queue), group)
+        if not record.partition:
+            told["queue"] = atlas.queues.get(getattr(event, "queue", 0))
+        yield Happening(**(head | told))
+
+
+def settled_because(event: MessagesSettled, record: Record) -> str:
+    """What settled the messages: an acknowledgement, a delivery with autoAck, a lease's end, the ttl, a seek, or an
+    operator (R4)."""
+    if event.asked is not None:
+        return "autoAck" if event.leased_at == record.at else "ack"
+    if event.leased_at is not None:
+        return "leaseExpired"
+    if record.who == BY_TIME:
+        return "ttl"
+    return "seek" if event.outcome == "completed" else "operator"
+
+
+def returned_because(event: MessagesReturned) -> str:
+    """Why the messages are available again; "operator" for a retry that somebody hastened (R3)."""
+    if event.because == "failed" and event.failed_at is None:
+        return "operator"
+    return {"failed": "failed", "expired": "leaseExpired", "released": "undelivered", "retried": "givenBack"}[
+        event.because
+    ]
+
+
+def transaction_ids(event: MessagesPushed) -> list[str]:
+    """The messages' transactionIds, their clients' or the server's."""
+    base = int.from_bytes(event.base)
+    made = uuid_texts([generated_transaction_id(base, index) for index in range(len(event.sizes))])
+    if not event.transaction_ids:
+        return list(made)
+    return [own if given is None else given for given, own in zip(event.transaction_ids, made, strict=True)]
+
+
+# -- each class ---------------------------------------------------------------------------------------------
+
+
+def _messages(event: AnyEvent) -> dict[str, Any]:
+    return {"count": count_of(event), "positions": spans_in(event)}
+
+
+def _pushed(event: MessagesPushed, record: Record) -> dict[str, Any]:
+    base = int.from_bytes(event.base)
+    return {
+        "type": "pushed",
+        **_messages(event),
+        "message_ids": list(uuid_texts([message_id(base, index) for index in range(len(event.sizes))])),
+        "transaction_ids": transaction_ids(event),
+        "trace_ids": list(event.trace_ids) or None,
+        "delay_seconds": list(event.delays_s) or None,
+    }
+
+
+def _leased(event: MessagesLeased, record: Record) -> dict[str, Any]:
+    return {
+        "type": "leased",
+        **_messages(event),
+        **_lease(event.lease, event.expires_at, record),
+        "worker": event.worker,
+    }
+
+
+def _extended(event: LeaseExtended, record: Record) -> dict[str, Any]:
+    return {"type": "lease_extended", **_lease(event.lease, event.expires_at, record)}
+
+
+def _settled(event: MessagesSettled, record: Record) -> dict[str, Any]:
+    return {
+        "type": event.outcome,
+        **_messages(event),
+        "cause": settled_because(event, record),
+        "error": event.error,
+        "worker": event.worker,
+        "lease_id": _id(event.lease),
+        "leased_at": _time(event.leased_at, record),
+        "retry_counts": {str(position): count for position, count in event.retry_counts.items()} or None,
+    }
+
+
+def _returned(event: MessagesReturned, record: Record) -> dict[str, Any]:
+    counts = {str(place): count for place, count in zip(event.positions, event.retry_counts, strict=True) if count}
+    return {
+        "type": "returned",
+        **_messages(event),
+        "cause": returned_because(event),
+        "error": event.error,
+        "available_at": _time(event.available_at, record),
+        "retry_counts": counts or None,
+    }
+
+
+def _set_aside(event: MessagesSetAside, record: Record) -> dict[str, Any]:
+    return {"type": "set_aside", **_messages(event), "available_at": _time(min(event.available_at), record)}
+
+
+def _revived(event: MessagesRevived, record: Record) -> dict[str, Any]:
+    return {"type": "revived", **_messages(event), "cause": "operator"}
+
+
+def _deleted(event: MessagesDeleted, record: Record) -> dict[str, Any]:
+    return {"type": "deleted", **_messages(event), "cause": "retention" if record.who == BY_TIME else "operator"}
+
+
+def _created(event: QueueCreated, record: Record) -> dict[str, Any]:
+    return {"type": "queue_created", **_configuration(event)}
+
+
+def _configured(event: QueueConfigured, record: Record) -> dict[str, Any]:
+    return {"type": "queue_configured", **_configuration(event)}
+
+
+def _configuration(event: QueueCreated | QueueConfigured) -> dict[str, Any]:
+    return {"namespace": event.namespace, "task": event.task, "options": event.options}
+
+
+def _started(event: GroupStarted, record: Record) -> dict[str, Any]:
+    return {"type": "group_started", "available_at": _time(event.from_at, record) if event.from_at else None}
+
+
+def _only(kind: str) -> Callable[[Any, Record], dict[str, Any]]:
+    return lambda event, record: {"type": kind}
+
+
+def _at_cursor(kind: str) -> Callable[[Any, Record], dict[str, Any]]:
+    return lambda event, record: {"type": kind, "cursor": event.cursor}
+
+
+def _lease(lease: bytes, expires_at: int, record: Record) -> dict[str, Any]:
+    return {"lease_id": _id(lease), "lease_expires_at": _time(expires_at, record)}
+
+
+def _id(id: bytes | None) -> str | None:
+    return None if id is None else uuid_text(int.from_bytes(id))
+
+
+def _time(at: int | None, record: Record) -> str | None:
+    return None if at is None else instant_text(at + record.shift)
+
+
+_TELL: Final[dict[type, Callable[[Any, Record], dict[str, Any]]]] = {
+    QueueCreated: _created,
+    QueueConfigured: _configured,
+    QueueDeleted: _only("queue_deleted"),
+    GroupStarted: _started,
+    GroupDeleted: _only("group_deleted"),
+    ClockShifted: _only("clock_shifted"),
+    PartitionCreated: _only("partition_created"),
+    MessagesPushed: _pushed,
+    GroupJoined: _at_cursor("group_joined"),
+    MessagesLeased: _leased,
+    LeaseExtended: _extended,
+    MessagesSettled: _settled,
+    MessagesReturned: _returned,
+    MessagesSetAside: _set_aside,
+    MessagesRevived: _revived,
+    MessagesDeleted: _deleted,
+    GroupMoved: _at_cursor("group_moved"),
+}
+TYPES: Final = (
+    *("queue_created", "queue_configured", "queue_deleted", "group_started", "group_deleted", "clock_shifted"),
+    *("partition_created", "pushed", "group_joined", "leased", "lease_extended", "completed", "failed", "dead_letter"),
+    *("returned", "set_aside", "revived", "deleted", "group_moved"),
+)
+"""Every `Happening.type`, in the order of the events' tags."""

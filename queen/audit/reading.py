@@ -1,0 +1,104 @@
+"""Reading the journal as a record of the past: by number, by time, from one instant to another. No writes, no tasks.
+
+Whatever has the reading half of a `Journal` will do: a folder beside its server (`store/beside.py`), or the journal of
+this process. Reads are short each; nothing here holds one open while its caller works on what came of it.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from queen.errors import ChainBroken
+from queen.store.chain import follow
+from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack
+from queen.store.journal import Table
+
+
+class Past(Protocol):
+    """The reading half of a `Journal`, see there."""
+
+    @property
+    def head(self) -> int: ...
+
+    def frame(self, seq: int) -> bytes | None: ...
+
+    def frames(self, after: int) -> Iterator[tuple[int, bytes]]: ...
+
+    def get(self, table: Table, key: bytes) -> bytes | None: ...
+
+    def floor(self, table: Table, key: bytes) -> tuple[bytes, bytes] | None: ...
+
+    def scan(
+        self, table: Table, start: bytes, stop: bytes | None = None, limit: int = 1000
+    ) -> list[tuple[bytes, bytes]]: ...
+
+
+class Moment(NamedTuple):
+    """The state behind record `seq`; `at` is what the wall clock showed then, or the time that was asked for."""
+
+    seq: int
+    at: int
+
+
+def read(past: Past, seq: int) -> Record:
+    """One record. Raises `ChainBroken` where it is missing or damaged, `FormatUnknown`."""
+    frame = past.frame(seq)
+    if frame is None:
+        raise ChainBroken(f"Record {seq} is missing.")
+    return unpack(seq, frame)
+
+
+def shown(record: Record) -> int:
+    """What the wall clock showed when the record was made, in µs."""
+    return record.at + record.shift
+
+
+def records(past: Past, after: int = 0, until: int | None = None, *, checked: bool = False) -> Iterator[Record]:
+    """The records behind number `after`, up to number `until` (None: the last one there is), in order. Each one's
+    checksum is looked at; with `checked` the chain as well.
+
+    Raises `ChainBroken` and `FormatUnknown`."""
+    frames = past.frames(after)
+    if checked:
+        digest = digest_of(read(past, after)) if after else ORIGIN
+        unpacked = (record for record, _ in follow(frames, after, digest))
+    else:
+        unpacked = (unpack(seq, frame) for seq, frame in frames)
+    for record in unpacked:
+        if until is not None and record.seq > until:
+            return
+        yield record
+
+
+def records_of(past: Past, partition: int, after: int = 0, until: int | None = None) -> Iterator[Record]:
+    """The same for one partition: what concerns others is passed over without being taken apart."""
+    for seq, frame in past.frames(after):
+        if until is not None and seq > until:
+            return
+        if partition_of(frame) == partition:
+            yield unpack(seq, frame)
+
+
+def seq_at(past: Past, at: int) -> int:
+    """The number of the last record that was made by the time that the wall clock showed `at` (µs), 0 before the first.
+
+    By bisection, so some 25 reads. Where the wall clock was set back, there is more than one such record, and any of
+    them may be the answer; a record's number is never ambiguous."""
+    low, high = 0, past.head
+    while low < high:
+        middle = (low + high + 1) // 2
+        if shown(read(past, middle)) <= at:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def moment_at(past: Past, at: int) -> Moment:
+    """What is asked for with a time, in µs."""
+    return Moment(seq_at(past, at), at)
+
+
+def moment_of(past: Past, seq: int) -> Moment:
+    """What is asked for with a record's number; one that is yet to come is the last one there is."""
+    seq = min(seq, past.head)
+    return Moment(seq, shown(read(past, seq)) if seq else 0)
