@@ -17,10 +17,11 @@ import structlog
 import trio
 
 from queen.broker import Broker
-from queen.errors import FolderLocked, Invalid, NotFound, QueenError, Unavailable
+from queen.cli_audit import COMMANDS
+from queen.cli_keys import encryption_keys, explain, keys
+from queen.errors import FolderLocked, NotFound, QueenError, Unavailable
 from queen.opening import open_broker
 from queen.settings import DEFAULTS, SETTINGS, Setting, Settings
-from queen.store.keyring import NO_KEYS, KeyRing, add_key, key_name, new_key
 from queen.web.serve import serve as serve_http
 
 log = structlog.get_logger("queen")
@@ -28,14 +29,17 @@ log = structlog.get_logger("queen")
 # LMDB gives the interpreter's lock back around each call; a busy main thread would keep it for 5 ms by default.
 _SWITCH_INTERVAL: Final = 0.0005
 
-KEY_VARIABLE: Final = "QUEEN_ENCRYPTION_KEY"
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 def main() -> None:
     """Queen, a durable message queue."""
+
+
+main.add_command(keys)
+for command in COMMANDS:
+    main.add_command(command)
 
 
 def _settings_options(command: Command) -> Command:
@@ -78,9 +82,9 @@ def serve(**values: Any) -> None:
     try:
         trio.run(_serve, settings, strict_exception_groups=True)
     except BaseExceptionGroup as group:
-        _explain(_only(group))
+        explain(_only(group))
     except (QueenError, OSError) as error:
-        _explain(error)
+        explain(error)
 
 
 async def _serve(settings: Settings) -> None:
@@ -125,7 +129,7 @@ def compact(data: str, url: str | None) -> None:
             raise NotFound(f"there is no data folder {data}")
         before, after = trio.run(_compact_here, data) if url is None else _compact_at(url)
     except (QueenError, OSError) as error:
-        _explain(error)
+        explain(error)
     else:
         click.echo(f"{before} bytes before, {after} bytes after")
 
@@ -151,69 +155,12 @@ def _compact_at(url: str) -> tuple[int, int]:
     return answer["bytesBefore"], answer["bytesAfter"]
 
 
-def encryption_keys(settings: Settings) -> KeyRing:
-    """The keys that the operator gives (C4), in the environment or in a file. Never as an argument, which every user of
-    the machine could read. Raises `Invalid` and `OSError`: a key that can't be used must not mean plain text."""
-    given = os.environ.get(KEY_VARIABLE)
-    if given is None:
-        return KeyRing.from_file(Path(settings.encryption_key_file)) if settings.encryption_key_file else NO_KEYS
-    if settings.encryption_key_file:
-        raise Invalid(KEY_VARIABLE, "is set, and so is --encryption-key-file; give the keys in one of them")
-    return KeyRing.from_text(given, KEY_VARIABLE)
-
-
-@main.group()
-def keys() -> None:
-    """Make and list encryption keys."""
-
-
-_KEY_FILE = click.option("--file", "file", type=click.Path(dir_okay=False, path_type=Path), help="the key file")
-
-
-@keys.command("new")
-@_KEY_FILE
-def keys_new(file: Path | None) -> None:
-    """Make a key: print it, or make it the current one of a key file, whose other keys stay."""
-    key = new_key()
-    if file is None:
-        click.echo(key)
-        return
-    try:
-        add_key(file, key)
-    except (QueenError, OSError) as error:
-        _explain(error)
-    click.echo(f"{key_name(bytes.fromhex(key))} is the current key of {file}")
-
-
-@keys.command("list")
-@_KEY_FILE
-def keys_list(file: Path | None) -> None:
-    """Print the names of the keys in a key file, or else in QUEEN_ENCRYPTION_KEY: never the keys."""
-    try:
-        ring = encryption_keys(Settings(encryption_key_file=str(file or "")))
-    except (QueenError, OSError) as error:
-        _explain(error)
-    else:
-        for name in ring:
-            click.echo(f"{name} {'current' if name == ring.current else 'for reading'}")
-
-
 def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The error inside nested groups of one, which is what a nursery makes of a failed start; else the group."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
-
-
-def _explain(error: BaseException) -> None:
-    """End with one line and exit code 1 for what an operator can mend; a bug keeps its traceback."""
-    if isinstance(error, QueenError):
-        raise click.ClickException(str(error)) from None
-    if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        raise click.ClickException(f"{where}{error.strerror or error}") from None
-    raise error
 
 
 class _Log:

@@ -72,25 +72,24 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 def happenings(record: Record, atlas: Atlas) -> Iterator[Happening]:
     """What a record tells, event by event. The atlas knows the names up to it."""
-    at = instant_text(record.at + record.shift)
+    return (happening(event, record, atlas) for event in record.events)
+
+
+def happening(event: AnyEvent, record: Record, atlas: Atlas) -> Happening:
+    """What one event of a record tells."""
     place = atlas.partition(record.partition)
-    queue = None if place is None else place.queue
-    head: dict[str, Any] = {
-        "seq": record.seq,
-        "at": at,
-        "who": record.who,
-        "request": record.request.hex(),
-        "queue": None if queue is None else atlas.queues.get(queue),
-        "partition": None if place is None else place.name,
-    }
-    for event in record.events:
-        told = _TELL[type(event)](event, record)
-        group = getattr(event, "group", None)
-        if group is not None:
-            told["group"] = atlas.group(getattr(event, "queue", queue), group)
-        if not record.partition:
-            told["queue"] = atlas.queues.get(getattr(event, "queue", 0))
-        yield Happening(**(head | told))
+    queue: int | None = getattr(event, "queue", None if place is None else place.queue)
+    group = getattr(event, "group", None)
+    return Happening(
+        seq=record.seq,
+        at=instant_text(record.at + record.shift),
+        who=record.who,
+        request=record.request.hex(),
+        queue=None if queue is None else atlas.queue(queue),
+        partition=None if place is None else place.name,
+        group=None if group is None else atlas.group(queue, group),
+        **_TELL[type(event)](event, record),
+    )
 
 
 def settled_because(event: MessagesSettled, record: Record) -> str:

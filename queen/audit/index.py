@@ -93,27 +93,35 @@ def records_touching(past: Past, partition: int, position: int, after: int, unti
     return [record for record in records if any(concerns(event, position) for event in record.events)]
 
 
-def whole_records(past: Past, partition: int, after: int = 0, until: int | None = None) -> Iterator[Record]:
-    """The records behind number `after` that concern a partition as a whole; those of the catalogue for partition 0."""
-    known = checkpoint(past)
-    if known > after:
-        seqs = {touch.seq for touch in _entries(past, partition, WHOLE, after)}
-        for seq in sorted(seqs):
-            if after < seq <= known and (until is None or seq <= until):
-                yield read(past, seq)
-    for seq, frame in past.frames(max(known, after)):
-        if until is not None and seq > until:
-            return
-        if partition_of(frame) == partition:
-            yield unpack(seq, frame)
+def whole_records(past: Past, partition: int, after: int = 0, until: int | None = None) -> list[Record]:
+    """The records behind number `after` that concern a partition as a whole. Those of the projections' tail are all
+    records of the partition."""
+    return _under(past, partition, WHOLE, after, until)
+
+
+def queue_records(past: Past, queue: int, until: int | None = None) -> list[Record]:
+    """The catalogue's records of one queue, and some of others'."""
+    return _under(past, 0, queue, 0, until)
 
 
 def first_record(past: Past, partition: int) -> Record | None:
-    """The record that created the partition, by one lookup; None where there is no telling from the projections."""
+    """The record that created the partition, by one lookup; None where the projections don't tell."""
     if not checkpoint(past):
         return None
     touch = next(iter(_entries(past, partition, WHOLE, 0)), None)
     return None if touch is None else read(past, touch.seq)
+
+
+def _under(past: Past, partition: int, page: int, after: int, until: int | None) -> list[Record]:
+    known = checkpoint(past)
+    seqs = {touch.seq for touch in _entries(past, partition, page, after)} if known > after else set()
+    records = [read(past, seq) for seq in sorted(seqs) if seq <= known and (until is None or seq <= until)]
+    for seq, frame in past.frames(max(known, after)):
+        if until is not None and seq > until:
+            break
+        if partition_of(frame) == partition:
+            records.append(unpack(seq, frame))
+    return records
 
 
 def _entries(past: Past, partition: int, page: int, after: int) -> Iterator[Touch]:

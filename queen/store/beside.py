@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from queen.store.data_dir import check
+from queen.store.data_dir import LOCK, check
 from queen.store.journal import Table
-from queen.store.lmdb_file import DATA
+from queen.store.lmdb_file import DATA, check_pages
 from queen.store.lmdb_journal import LmdbJournal
 
 
@@ -54,6 +54,22 @@ class Beside:
     ) -> list[tuple[bytes, bytes]]:
         """Up to `limit` rows in key order with start <= key < stop (`stop` None: to the end)."""
         return self._now().scan(table, start, stop, limit)
+
+    @property
+    def served(self) -> bool:
+        """Whether some process has the folder's lock: asked of the kernel, and so without a lock of one's own."""
+        found = os.stat(self.path / LOCK) if (self.path / LOCK).exists() else None
+        if found is None:
+            return False
+        place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+        try:
+            return place in Path("/proc/locks").read_text().split()
+        except OSError:
+            return True  # who knows
+
+    def check_pages(self) -> None:
+        """Look at every page of the file; raises `ChainBroken`. Only while nobody serves the folder."""
+        check_pages(self._folder)
 
     def close(self) -> None:
         """Let go of the file. Idempotent."""

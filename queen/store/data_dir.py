@@ -23,13 +23,13 @@ from queen.store.lmdb_journal import LmdbJournal
 VERSION: Final = 1
 """The version of the folder (X4): it changes with anything that an older Queen would misread."""
 
-_LOCK = "lock"
+LOCK = "lock"
 _FORMAT = "FORMAT"
 _NEW_FORMAT = "FORMAT.new"
 _JOURNAL = "journal"
 _NEW_JOURNAL = "journal.new"
 _DATA = "data.mdb"
-_UNFINISHED = frozenset({_LOCK, _NEW_FORMAT, _NEW_JOURNAL})
+_UNFINISHED = frozenset({LOCK, _NEW_FORMAT, _NEW_JOURNAL})
 
 # LMDB 0.9's meta page on a 64-bit machine, in the machine's own byte order: page header; magic, version, address, map
 # size; the records of the free list, whose first field is the page size, and of the main database; last page,
@@ -154,7 +154,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _take_lock(path: Path) -> int:
-    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(lock, 0)

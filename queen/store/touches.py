@@ -2,7 +2,8 @@
 
 A row is a record that concerns messages of one page of positions, from the first to the last of them. What has no
 positions stands under pages of its own: what concerns the partition as a whole, and the extensions of leases. The
-catalogue's records stand under partition 0. Pushes are left out, since RUNS and IDS lead to them. Pure.
+catalogue's records stand under partition 0, each queue's on the page of its number. Pushes are left out, since RUNS and
+IDS lead to them. Pure.
 """
 
 from struct import Struct
@@ -57,26 +58,32 @@ class Touches:
             elif type(event) is MessagesReturned:
                 self._span(seq, partition, event.positions[0], event.positions[-1])
             elif type(event) is not MessagesPushed:
-                self._added.append(Touch(partition, EXTENSIONS if type(event) is LeaseExtended else WHOLE, seq))
+                self._added.append(Touch(partition, _page_of(partition, event), seq))
         return len(self._added) - before
 
     def _span(self, seq: int, partition: int, first: int, last: int) -> None:
         """One row for each page; what one record says of a page stands in one row, though there be gaps in it."""
         page, stop = first // PAGE, last // PAGE
-        offset = first % PAGE
-        if self._added:
-            latest = self._added[-1]
-            if latest[:3] == (partition, page, seq):
-                offset = min(offset, latest.first)
-                self._added.pop()
-        while page < stop:
-            self._added.append(Touch(partition, page, seq, offset))
-            page, offset = page + 1, 0
-        self._added.append(Touch(partition, page, seq, offset, last % PAGE))
+        touch = Touch(partition, page, seq, first % PAGE, last % PAGE if page == stop else PAGE - 1)
+        if self._added and self._added[-1][:3] == touch[:3]:
+            known = self._added.pop()
+            touch = touch._replace(first=min(known.first, touch.first), last=max(known.last, touch.last))
+        self._added.append(touch)
+        for between in range(page + 1, stop):
+            self._added.append(Touch(partition, between, seq))
+        if page < stop:
+            self._added.append(Touch(partition, stop, seq, 0, last % PAGE))
 
     def rows(self) -> list[Change]:
         """All of it as rows, in key order."""
         return [Change(Table.TOUCHES, _KEY.pack(*touch), b"") for touch in sorted(set(self._added))]
+
+
+def _page_of(partition: int, event: AnyEvent) -> int:
+    """Where an event without positions stands."""
+    if type(event) is LeaseExtended:
+        return EXTENSIONS
+    return WHOLE if partition else getattr(event, "queue", WHOLE)
 
 
 def touch_key(partition: int, page: int, seq: int) -> bytes:

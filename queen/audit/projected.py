@@ -1,0 +1,177 @@
+"""Whether the projections say what the records say, up to their checkpoint: row by row, as the journal is walked."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from queen.actors.catalogue_state import Slot
+from queen.actors.partition_state import Partition
+from queen.actors.snapshots import VERSION, partition_row, queue_row
+from queen.audit.findings import Findings
+from queen.audit.index import checkpoint
+from queen.audit.reading import Past
+from queen.audit.world import World
+from queen.errors import Corrupt
+from queen.store import keys
+from queen.store.format import Record, unpack_row
+from queen.store.journal import Change, Table
+from queen.store.projections import TAIL_LIMIT
+from queen.store.tail import Tail
+from queen.store.touches import read_touch
+
+_SCAN = 1000
+_COUNTED: Final = (Table.RUNS, Table.IDS, Table.SETTLEMENTS, Table.TOUCHES)
+"""Tables whose rows name the record that they come from, so that rows too many can be told from newer ones."""
+
+
+class Comparison:
+    """Give it every record with the world behind it, in order, and then `finish`.
+
+    A server that runs goes on writing meanwhile: a row may say what is newer than the checkpoint, never what is older.
+    """
+
+    def __init__(self, past: Past, findings: Findings) -> None:
+        self._past = past
+        self._findings = findings
+        self.checkpoint = checkpoint(past)
+        self._tail = Tail()
+        self._settled: dict[bytes, bytes] = {}
+        self._given_up: set[bytes] = set()
+        self._expected: dict[Table, int] = dict.fromkeys(_COUNTED, 0)
+        self._snapshots = {keys.number(key): row[1] for key, row in self._rows(Table.PARTITIONS)}
+        self._first: dict[int, int] = {}
+        self._compared: set[int] = set()
+        self.rows = 0
+
+    def take(self, record: Record, world: World) -> None:
+        """Look at what the tables should hold of a record."""
+        if record.seq > self.checkpoint:
+            return
+        self._tail.add(record.seq, record.partition, record.at, record.shift, record.events)
+        if self._tail.size >= TAIL_LIMIT:
+            self._compare_tail()
+        self._first.setdefault(record.partition, record.seq)
+        slot = world.catalogue.slots.get(record.partition)
+        if slot is not None and self._snapshots.get(record.partition) in (record.seq, 0):
+            self._compare_snapshot(slot, world.states[record.partition], record.seq)
+
+    def finish(self, world: World) -> None:
+        """Everything that can only be known in the end."""
+        if not self.checkpoint:
+            return
+        self._compare_tail()
+        for key, expected in self._settled.items():
+            self._compare_settled(key, expected)
+        for key in self._given_up:
+            if self._past.get(Table.GIVEN_UP, key) is None:
+                self._fault(Table.GIVEN_UP, "lacks a message that was given up", keys.read_given_up(key))
+        for table in _COUNTED:
+            found = sum(1 for key, value in self._all(table) if _seq_of(table, key, value) <= self.checkpoint)
+            self.rows += found
+            if found > self._expected[table]:
+                self._fault(table, f"has {found - self._expected[table]} rows too many")
+        self._finish_snapshots(world)
+        for key, row in self._rows(Table.QUEUES):
+            queue = world.catalogue.numbers.get(keys.number(key))
+            if queue is not None and row[1] == queue.seq and queue_row(queue) != row:
+                self._fault(Table.QUEUES, f"says something else of queue {queue.name!r} than the records do")
+        for queue in world.catalogue.queues.values():
+            if queue.seq <= self.checkpoint and self._past.get(Table.QUEUES, keys.u64(queue.number)) is None:
+                self._fault(Table.QUEUES, f"lacks queue {queue.name!r}")
+
+    def _finish_snapshots(self, world: World) -> None:
+        """Those that no record has led to: missing, or of some other partition."""
+        for number, slot in world.catalogue.slots.items():
+            if number not in self._compared and self._first.get(number, self.checkpoint + 1) <= self.checkpoint:
+                row = _unpacked(self._past.get(Table.PARTITIONS, keys.u64(number)))
+                if row is None:
+                    self._fault(Table.PARTITIONS, f"lacks {slot.queue.name}/{slot.name}")
+                elif row[1] <= self.checkpoint:
+                    where = f"{slot.queue.name}/{slot.name}"
+                    self._fault(Table.PARTITIONS, f"says of {where} what none of its records says", seq=row[1])
+
+    def _compare_tail(self) -> None:
+        tail, self._tail = self._tail, Tail()
+        known = {key: self._settled.get(key) for key in tail.settled_keys()}
+        for change in tail.changes(known):
+            if change.table is Table.SETTLED:
+                assert change.value is not None, "a row of SETTLED is never removed"
+                self._settled[change.key] = change.value
+            elif change.table is Table.GIVEN_UP:
+                (self._given_up.discard if change.value is None else self._given_up.add)(change.key)
+            elif change.table in self._expected:
+                self._expected[change.table] += 1
+                self._compare_row(change)
+
+    def _compare_row(self, change: Change) -> None:
+        found = self._past.get(change.table, change.key)
+        if found != change.value:
+            seq = _seq_of(change.table, change.key, change.value or b"")
+            self._fault(change.table, "lacks a row" if found is None else "has a wrong row", seq=seq)
+
+    def _compare_settled(self, key: bytes, expected: bytes) -> None:
+        found = self._past.get(Table.SETTLED, key)
+        if found == expected:
+            return
+        if found is None:
+            self._fault(Table.SETTLED, "lacks a row")
+            return
+        for cell in range(0, len(expected), 8):
+            seq, known = keys.number(expected[cell : cell + 8]), keys.number(found[cell : cell + 8])
+            # 0: pending again, which a record behind the checkpoint may have brought.
+            if seq != known and 0 < known <= self.checkpoint:
+                self._fault(Table.SETTLED, f"says that record {known} settled a message that record {seq} did", seq=seq)
+                return
+
+    def _compare_snapshot(self, slot: Slot, state: Partition, seq: int) -> None:
+        value = self._past.get(Table.PARTITIONS, keys.u64(slot.number))
+        row = _unpacked(value)
+        if row is None or row[1] not in (seq, 0):
+            if row is not None and row[0] == VERSION:
+                self._snapshots[slot.number] = row[1]  # it has been written anew since
+            return
+        self.rows += 1
+        self._compared.add(slot.number)
+        expected = partition_row(slot, state, row[1], set())
+        known = {group[0] for group in expected[-1]}
+        # A group that was deleted is dropped from a snapshot when its partition is next awake.
+        row[-1] = [group for group in row[-1] if group[0] in known]
+        if row != expected:
+            where = f"{slot.queue.name}/{slot.name}"
+            self._fault(Table.PARTITIONS, f"says something else of {where} than the records do", seq=seq)
+
+    def _rows(self, table: Table) -> Iterator[tuple[bytes, list[Any]]]:
+        for key, value in self._all(table):
+            row = _unpacked(value)
+            if row is None or row[0] != VERSION:
+                self._fault(table, "has a row that can't be read")
+            else:
+                yield key, row
+
+    def _all(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
+        start = b""
+        while rows := self._past.scan(table, start, None, _SCAN):
+            yield from rows
+            start = rows[-1][0] + b"\0"
+
+    def _fault(self, table: Table, what: str, position: int | None = None, seq: int | None = None) -> None:
+        more = "" if position is None else f" at position {position}"
+        self._findings.add("projection", f"the table {table} {what}{more}", seq)
+
+
+def _seq_of(table: Table, key: bytes, value: bytes) -> int:
+    """The record that a row comes from."""
+    if table is Table.RUNS:
+        return keys.read_run(key, value)[1].seq
+    if table is Table.TOUCHES:
+        return read_touch(key).seq
+    if table is Table.SETTLEMENTS:
+        return keys.read_settlement((key, value))[1]
+    generated = keys.read_generated((key, value))
+    return keys.read_named(key)[0] if generated is None else generated[1]
+
+
+def _unpacked(value: bytes | None) -> list[Any] | None:
+    try:
+        return None if value is None else unpack_row(value)
+    except Corrupt:
+        return None
