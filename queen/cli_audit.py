@@ -17,13 +17,17 @@ import msgspec
 import trio
 
 from queen.audit.biography import history as lives_of
+from queen.audit.differences import difference
+from queen.audit.figures_then import overview_then, queue_then
 from queen.audit.happenings import TYPES
-from queen.audit.reading import Past, seq_at
+from queen.audit.reading import Moment, Past, moment_at, seq_at
 from queen.audit.replaying import Replay, Wanted
-from queen.audit.times import FORMS, Number, parse_time
+from queen.audit.restoring import world_at
+from queen.audit.times import FORMS, parse_time
 from queen.audit.verifying import Verdict
 from queen.audit.verifying import verify as verified
 from queen.cli_keys import encryption_keys
+from queen.cli_state import difference_tables, state_document, state_tables
 from queen.cli_tables import Lines, life_table, lines_of, progress, verdict_text
 from queen.errors import Corrupt, Invalid, NotFound, QueenError
 from queen.opening import forget_projections, open_broker
@@ -84,20 +88,17 @@ def end(sentence: str, code: int) -> NoReturn:
     raise SystemExit(code)
 
 
-def seq_of(past: Past, text: str | None, where: str, otherwise: int) -> int:
-    """The last record made by that time. Raises `Invalid`."""
-    if text is None:
-        return otherwise
-    at = parse_time(text, now(), where)
-    return min(at, past.head) if isinstance(at, Number) else seq_at(past, at)
+def moment(past: Past, text: str | None, where: str) -> Moment:
+    """What an option asks for; the last record there is, without one. Raises `Invalid`."""
+    return moment_at(past, parse_time(text or "now", now(), where))
 
 
 def before(past: Past, text: str | None) -> int:
     """The number of the record in front of the first one from that time on."""
     if text is None:
         return 0
-    at = parse_time(text, now(), "--from")
-    return max(0, at - 1) if isinstance(at, Number) else seq_at(past, at - 1)
+    when = parse_time(text, now(), "--from")
+    return seq_at(past, when.at - 1) if when.seq is None else max(0, when.seq - 1)
 
 
 @click.command()
@@ -118,7 +119,7 @@ def history(transaction_id: str, data: Path, at: str | None, payloads: bool, key
     """
     with reading(data) as past:
         ring = encryption_keys(Settings(encryption_key_file=key_file))
-        until = seq_of(past, at, "--at", past.head)
+        until = None if at is None else moment(past, at, "--at").seq
         lives = lives_of(past, transaction_id, until=until, ring=ring, payloads=payloads)
         if as_json:
             click.echo(msgspec.json.encode(lives))
@@ -159,20 +160,70 @@ def replay(
     with reading(data) as past:
         ring = encryption_keys(Settings(encryption_key_file=key_file)) if payloads else None
         stream = Replay(past, Wanted(**filters), before(past, since), ring=ring)
-        last = seq_of(past, until, "--to", past.head)
         lines = lines_of(shape)
+        last = None if until is None else moment(past, until, "--to").seq
         _print(lines, stream, last)
         while follow:
             Event().wait(FOLLOW_S)
-            last = seq_of(past, until, "--to", past.head)
-            _print(lines, stream, last)
+            _print(lines, stream, None if until is None else moment(past, until, "--to").seq)
 
 
-def _print(lines: Lines, stream: Replay, until: int) -> None:
+def _print(lines: Lines, stream: Replay, until: int | None) -> None:
     out = sys.stdout.buffer
     for told in stream.more(until):
         out.write(lines.line(told))
     out.flush()
+
+
+@click.command()
+@_DATA
+@click.option("--at", default="now", show_default=True, help=f"the instant: {FORMS}")
+@click.option("--queue", help="this queue alone, partition by partition")
+@_JSON
+def state(data: Path, at: str, queue: str | None, as_json: bool) -> None:
+    """Show queues, partitions, counts and leases as they were at an instant; with --json as the resources API does.
+
+    \b
+    Examples:
+      queen state --at 2026-11-30T10:04
+      queen state --at -5m --queue orders --json
+    """
+    with reading(data) as past:
+        then = moment(past, at, "--at")
+        with progress("reading") as tell:
+            world = world_at(past, then, tell)
+        names = [queue] if queue is not None else list(world.catalogue.queues)
+        queues = [queue_then(past, world, name) for name in names]
+        leases = [lease for lease in world.leases() if queue in (None, lease.queue)]
+        found = overview_then(world, then.at)
+        if as_json:
+            click.echo(msgspec.json.encode(state_document(then, found, queues, leases)))
+        else:
+            state_tables(then, found, queues, leases, detailed=queue is not None)
+
+
+@click.command()
+@_DATA
+@click.option("--from", "since", required=True, help=f"the first instant: {FORMS}")
+@click.option("--to", "until", default="now", show_default=True, help="the second instant")
+@_JSON
+def diff(data: Path, since: str, until: str, as_json: bool) -> None:
+    """Show what changed between two instants: queues, options, partitions, counts, and what was done to messages.
+
+    \b
+    Example:
+      queen diff --from -1h --to now
+    """
+    with reading(data) as past:
+        first, last = moment(past, since, "--from"), moment(past, until, "--to")
+        if first.seq > last.seq:
+            raise Invalid("--to", "must not be before --from")
+        with progress("reading") as tell:
+            found = difference(past, first, last, tell)
+        if as_json:
+            click.echo(msgspec.json.encode(found))
+        else:
+            difference_tables(found)
 
 
 @click.command()
@@ -229,5 +280,5 @@ async def _open_and_close(data: Path) -> None:
         pass
 
 
-COMMANDS: Final = (history, replay, verify)
+COMMANDS: Final = (history, replay, state, diff, verify)
 """What `queen` adds to its commands."""

@@ -40,9 +40,10 @@ ROOMS: dict[str, set[str]] = {
     "__init__": {"broker", "condition", "consumer", "opening", "store"},
     "__main__": {"cli"},
     "cli": {"cli_audit", "cli_keys", "opening", "broker", "web", "settings", "store"},
-    "cli_audit": {"audit", "cli_keys", "cli_tables", "opening", "settings", "store", "web"},
+    "cli_audit": {"audit", "cli_keys", "cli_state", "cli_tables", "opening", "settings", "store"},
     "cli_keys": {"settings", "store"},
     "cli_tables": {"audit"},
+    "cli_state": {"audit", "cli_tables", "web"},
 }
 PURE = re.compile(r"(.*_rules|.*_state|format|chain|waiting|journal)\.py")
 # What the audit may know of the actors: their states and figures, and nothing that runs.

@@ -11,6 +11,7 @@ from queen.actors.catalogue_state import Group, Queue, Slot, options_from, optio
 from queen.actors.partition_state import GroupView, Lease, Open, Partition
 from queen.actors.ranges import RangeSet
 from queen.names import DEFAULT_GROUP
+from queen.store.format import unpack_row
 
 VERSION = 4
 
@@ -54,6 +55,12 @@ def read_partition(number: int, row: list[Any]) -> tuple[int, int, bytes, str, i
     state.deleted = RangeSet([(start, stop) for start, stop in deleted])
     state.groups = {group[0]: _view_from(group[1:]) for group in groups}
     return seq, queue, id, name, created_at, state
+
+
+def seq_of(value: bytes) -> int:
+    """Up to which record of its partition a row goes, as it is stored."""
+    seq: int = unpack_row(value)[1]
+    return seq
 
 
 def queue_row(queue: Queue) -> list[Any]:

@@ -36,6 +36,27 @@ from queen.store.format import Record
 BY_TIME: Final = "server"
 """Who records what time or the server itself has brought."""
 
+_TYPE: Final[dict[type, str]] = {
+    QueueCreated: "queue_created",
+    QueueConfigured: "queue_configured",
+    QueueDeleted: "queue_deleted",
+    GroupStarted: "group_started",
+    GroupDeleted: "group_deleted",
+    ClockShifted: "clock_shifted",
+    PartitionCreated: "partition_created",
+    MessagesPushed: "pushed",
+    GroupJoined: "group_joined",
+    MessagesLeased: "leased",
+    LeaseExtended: "lease_extended",
+    MessagesReturned: "returned",
+    MessagesSetAside: "set_aside",
+    MessagesRevived: "revived",
+    MessagesDeleted: "deleted",
+    GroupMoved: "group_moved",
+}
+TYPES: Final = (*_TYPE.values(), "completed", "failed", "dead_letter")
+"""Every `Happening.type`."""
+
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One event. `count` is how many messages it concerns, `positions` where they stand in their partition."""
@@ -70,6 +91,11 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     options: dict[str, Any] | None = None
 
 
+def happening_type(event: AnyEvent) -> str:
+    """`Happening.type` of an event."""
+    return event.outcome if isinstance(event, MessagesSettled) else _TYPE[type(event)]
+
+
 def happenings(record: Record, atlas: Atlas) -> Iterator[Happening]:
     """What a record tells, event by event. The atlas knows the names up to it."""
     return (happening(event, record, atlas) for event in record.events)
@@ -88,7 +114,10 @@ def happening(event: AnyEvent, record: Record, atlas: Atlas) -> Happening:
         queue=None if queue is None else atlas.queue(queue),
         partition=None if place is None else place.name,
         group=None if group is None else atlas.group(queue, group),
-        **_TELL[type(event)](event, record),
+        type=happening_type(event),
+        count=count_of(event),
+        positions=spans_in(event),
+        **_DETAILS[type(event)](event, record),
     )
 
 
@@ -122,18 +151,14 @@ def transaction_ids(event: MessagesPushed) -> list[str]:
     return [own if given is None else given for given, own in zip(event.transaction_ids, made, strict=True)]
 
 
-# -- each class ---------------------------------------------------------------------------------------------
+# -- the details of each class --------------------------------------------------------------------------------
+
+Details = dict[str, Any]
 
 
-def _messages(event: AnyEvent) -> dict[str, Any]:
-    return {"count": count_of(event), "positions": spans_in(event)}
-
-
-def _pushed(event: MessagesPushed, record: Record) -> dict[str, Any]:
+def _pushed(event: MessagesPushed, record: Record) -> Details:
     base = int.from_bytes(event.base)
     return {
-        "type": "pushed",
-        **_messages(event),
         "message_ids": list(uuid_texts([message_id(base, index) for index in range(len(event.sizes))])),
         "transaction_ids": transaction_ids(event),
         "trace_ids": list(event.trace_ids) or None,
@@ -141,23 +166,16 @@ def _pushed(event: MessagesPushed, record: Record) -> dict[str, Any]:
     }
 
 
-def _leased(event: MessagesLeased, record: Record) -> dict[str, Any]:
+def _leased(event: MessagesLeased, record: Record) -> Details:
+    return {**_extended(event, record), "worker": event.worker}
+
+
+def _extended(event: LeaseExtended | MessagesLeased, record: Record) -> Details:
+    return {"lease_id": _id(event.lease), "lease_expires_at": _time(event.expires_at, record)}
+
+
+def _settled(event: MessagesSettled, record: Record) -> Details:
     return {
-        "type": "leased",
-        **_messages(event),
-        **_lease(event.lease, event.expires_at, record),
-        "worker": event.worker,
-    }
-
-
-def _extended(event: LeaseExtended, record: Record) -> dict[str, Any]:
-    return {"type": "lease_extended", **_lease(event.lease, event.expires_at, record)}
-
-
-def _settled(event: MessagesSettled, record: Record) -> dict[str, Any]:
-    return {
-        "type": event.outcome,
-        **_messages(event),
         "cause": settled_because(event, record),
         "error": event.error,
         "worker": event.worker,
@@ -167,11 +185,9 @@ def _settled(event: MessagesSettled, record: Record) -> dict[str, Any]:
     }
 
 
-def _returned(event: MessagesReturned, record: Record) -> dict[str, Any]:
+def _returned(event: MessagesReturned, record: Record) -> Details:
     counts = {str(place): count for place, count in zip(event.positions, event.retry_counts, strict=True) if count}
     return {
-        "type": "returned",
-        **_messages(event),
         "cause": returned_because(event),
         "error": event.error,
         "available_at": _time(event.available_at, record),
@@ -179,44 +195,32 @@ def _returned(event: MessagesReturned, record: Record) -> dict[str, Any]:
     }
 
 
-def _set_aside(event: MessagesSetAside, record: Record) -> dict[str, Any]:
-    return {"type": "set_aside", **_messages(event), "available_at": _time(min(event.available_at), record)}
+def _set_aside(event: MessagesSetAside, record: Record) -> Details:
+    return {"available_at": _time(min(event.available_at), record)}
 
 
-def _revived(event: MessagesRevived, record: Record) -> dict[str, Any]:
-    return {"type": "revived", **_messages(event), "cause": "operator"}
+def _by_operator(event: MessagesRevived, record: Record) -> Details:
+    return {"cause": "operator"}
 
 
-def _deleted(event: MessagesDeleted, record: Record) -> dict[str, Any]:
-    return {"type": "deleted", **_messages(event), "cause": "retention" if record.who == BY_TIME else "operator"}
+def _deleted(event: MessagesDeleted, record: Record) -> Details:
+    return {"cause": "retention" if record.who == BY_TIME else "operator"}
 
 
-def _created(event: QueueCreated, record: Record) -> dict[str, Any]:
-    return {"type": "queue_created", **_configuration(event)}
-
-
-def _configured(event: QueueConfigured, record: Record) -> dict[str, Any]:
-    return {"type": "queue_configured", **_configuration(event)}
-
-
-def _configuration(event: QueueCreated | QueueConfigured) -> dict[str, Any]:
+def _configured(event: QueueCreated | QueueConfigured, record: Record) -> Details:
     return {"namespace": event.namespace, "task": event.task, "options": event.options}
 
 
-def _started(event: GroupStarted, record: Record) -> dict[str, Any]:
-    return {"type": "group_started", "available_at": _time(event.from_at, record) if event.from_at else None}
+def _started(event: GroupStarted, record: Record) -> Details:
+    return {"available_at": _time(event.from_at or None, record)}
 
 
-def _only(kind: str) -> Callable[[Any, Record], dict[str, Any]]:
-    return lambda event, record: {"type": kind}
+def _placed(event: GroupJoined | GroupMoved, record: Record) -> Details:
+    return {"cursor": event.cursor}
 
 
-def _at_cursor(kind: str) -> Callable[[Any, Record], dict[str, Any]]:
-    return lambda event, record: {"type": kind, "cursor": event.cursor}
-
-
-def _lease(lease: bytes, expires_at: int, record: Record) -> dict[str, Any]:
-    return {"lease_id": _id(lease), "lease_expires_at": _time(expires_at, record)}
+def _nothing(event: AnyEvent, record: Record) -> Details:
+    return {}
 
 
 def _id(id: bytes | None) -> str | None:
@@ -227,28 +231,22 @@ def _time(at: int | None, record: Record) -> str | None:
     return None if at is None else instant_text(at + record.shift)
 
 
-_TELL: Final[dict[type, Callable[[Any, Record], dict[str, Any]]]] = {
-    QueueCreated: _created,
+_DETAILS: Final[dict[type, Callable[[Any, Record], Details]]] = {
+    QueueCreated: _configured,
     QueueConfigured: _configured,
-    QueueDeleted: _only("queue_deleted"),
+    QueueDeleted: _nothing,
     GroupStarted: _started,
-    GroupDeleted: _only("group_deleted"),
-    ClockShifted: _only("clock_shifted"),
-    PartitionCreated: _only("partition_created"),
+    GroupDeleted: _nothing,
+    ClockShifted: _nothing,
+    PartitionCreated: _nothing,
     MessagesPushed: _pushed,
-    GroupJoined: _at_cursor("group_joined"),
+    GroupJoined: _placed,
     MessagesLeased: _leased,
     LeaseExtended: _extended,
     MessagesSettled: _settled,
     MessagesReturned: _returned,
     MessagesSetAside: _set_aside,
-    MessagesRevived: _revived,
+    MessagesRevived: _by_operator,
     MessagesDeleted: _deleted,
-    GroupMoved: _at_cursor("group_moved"),
+    GroupMoved: _placed,
 }
-TYPES: Final = (
-    *("queue_created", "queue_configured", "queue_deleted", "group_started", "group_deleted", "clock_shifted"),
-    *("partition_created", "pushed", "group_joined", "leased", "lease_extended", "completed", "failed", "dead_letter"),
-    *("returned", "set_aside", "revived", "deleted", "group_moved"),
-)
-"""Every `Happening.type`, in the order of the events' tags."""

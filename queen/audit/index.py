@@ -12,6 +12,7 @@ from queen.audit.reading import Past, read
 from queen.audit.spans import concerns
 from queen.errors import Corrupt
 from queen.events import MessagesPushed
+from queen.history import PushedRun
 from queen.names import generated_transaction_id, uuid_number
 from queen.store import keys
 from queen.store.format import Record, digest_of, partition_of, unpack, unpack_row
@@ -102,6 +103,25 @@ def whole_records(past: Past, partition: int, after: int = 0, until: int | None 
 def queue_records(past: Past, queue: int, until: int | None = None) -> list[Record]:
     """The catalogue's records of one queue, and some of others'."""
     return _under(past, 0, queue, 0, until)
+
+
+def catalogue_records(past: Past, until: int) -> list[Record]:
+    """All records of the catalogue up to number `until`, but for the creations of partitions."""
+    start, stop = touch_key(0, 0, 0), touch_key(1, 0, 0)
+    seqs: set[int] = set()
+    while rows := past.scan(Table.TOUCHES, start, stop, _SCAN):
+        seqs.update(read_touch(key).seq for key, _ in rows)
+        start = rows[-1][0] + b"\0"
+    return [read(past, seq) for seq in sorted(seqs) if seq <= until]
+
+
+def pushed_run(past: Past, partition: int, position: int) -> PushedRun | None:
+    """Which record pushed that message, of those that the projections hold."""
+    row = past.floor(Table.RUNS, keys.run_key(partition, position))
+    if row is None:
+        return None
+    owner, run, _ = keys.read_run(*row)
+    return run if owner == partition and position < run.first + run.length else None
 
 
 def first_record(past: Past, partition: int) -> Record | None:

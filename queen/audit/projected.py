@@ -14,6 +14,7 @@ from queen.errors import Corrupt
 from queen.store import keys
 from queen.store.format import Record, unpack_row
 from queen.store.journal import Change, Table
+from queen.store.moments import read_row_key, row_key
 from queen.store.projections import TAIL_LIMIT
 from queen.store.tail import Tail
 from queen.store.touches import read_touch
@@ -40,6 +41,7 @@ class Comparison:
         self._snapshots = {keys.number(key): row[1] for key, row in self._rows(Table.PARTITIONS)}
         self._first: dict[int, int] = {}
         self._compared: set[int] = set()
+        self._kept = 0
         self.rows = 0
 
     def take(self, record: Record, world: World) -> None:
@@ -51,8 +53,8 @@ class Comparison:
             self._compare_tail()
         self._first.setdefault(record.partition, record.seq)
         slot = world.catalogue.slots.get(record.partition)
-        if slot is not None and self._snapshots.get(record.partition) in (record.seq, 0):
-            self._compare_snapshot(slot, world.states[record.partition], record.seq)
+        if slot is not None:
+            self._compare_snapshots(slot, world.states[record.partition], record.seq)
 
     def finish(self, world: World) -> None:
         """Everything that can only be known in the end."""
@@ -70,6 +72,7 @@ class Comparison:
             if found > self._expected[table]:
                 self._fault(table, f"has {found - self._expected[table]} rows too many")
         self._finish_snapshots(world)
+        self._finish_moments()
         for key, row in self._rows(Table.QUEUES):
             queue = world.catalogue.numbers.get(keys.number(key))
             if queue is not None and row[1] == queue.seq and queue_row(queue) != row:
@@ -88,6 +91,12 @@ class Comparison:
                 elif row[1] <= self.checkpoint:
                     where = f"{slot.queue.name}/{slot.name}"
                     self._fault(Table.PARTITIONS, f"says of {where} what none of its records says", seq=row[1])
+
+    def _finish_moments(self) -> None:
+        rows = map(read_row_key, (key for key, _ in self._all(Table.MOMENTS)))
+        found = sum(1 for partition, seq in rows if partition and seq <= self.checkpoint)
+        if found > self._kept:
+            self._fault(Table.MOMENTS, f"has {found - self._kept} rows too many")
 
     def _compare_tail(self) -> None:
         tail, self._tail = self._tail, Tail()
@@ -122,22 +131,31 @@ class Comparison:
                 self._fault(Table.SETTLED, f"says that record {known} settled a message that record {seq} did", seq=seq)
                 return
 
-    def _compare_snapshot(self, slot: Slot, state: Partition, seq: int) -> None:
-        value = self._past.get(Table.PARTITIONS, keys.u64(slot.number))
-        row = _unpacked(value)
-        if row is None or row[1] not in (seq, 0):
-            if row is not None and row[0] == VERSION:
-                self._snapshots[slot.number] = row[1]  # it has been written anew since
-            return
+    def _compare_snapshots(self, slot: Slot, state: Partition, seq: int) -> None:
+        """The partition's row, if it goes up to this very record, and one that was kept of this record."""
+        kept = self._past.get(Table.MOMENTS, row_key(slot.number, seq))
+        if kept is not None:
+            self._kept += 1
+            self._compare_state(Table.MOMENTS, kept, slot, state, seq)
+        if self._snapshots.get(slot.number) == seq:
+            value = self._past.get(Table.PARTITIONS, keys.u64(slot.number))
+            row = _unpacked(value)
+            if value is not None and row is not None and row[0] == VERSION:
+                self._snapshots[slot.number] = row[1]  # it may have been written anew since
+                if row[1] == seq:
+                    self._compared.add(slot.number)
+                    self._compare_state(Table.PARTITIONS, value, slot, state, seq)
+
+    def _compare_state(self, table: Table, value: bytes, slot: Slot, state: Partition, seq: int) -> None:
         self.rows += 1
-        self._compared.add(slot.number)
-        expected = partition_row(slot, state, row[1], set())
+        row = _unpacked(value)
+        expected = partition_row(slot, state, seq, set())
         known = {group[0] for group in expected[-1]}
-        # A group that was deleted is dropped from a snapshot when its partition is next awake.
-        row[-1] = [group for group in row[-1] if group[0] in known]
+        if row is not None:
+            # A group that was deleted is dropped from a snapshot when its partition is next awake.
+            row[-1] = [group for group in row[-1] if group[0] in known]
         if row != expected:
-            where = f"{slot.queue.name}/{slot.name}"
-            self._fault(Table.PARTITIONS, f"says something else of {where} than the records do", seq=seq)
+            self._fault(table, f"says something else of {slot.queue.name}/{slot.name} than the records do", seq=seq)
 
     def _rows(self, table: Table) -> Iterator[tuple[bytes, list[Any]]]:
         for key, value in self._all(table):

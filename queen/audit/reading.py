@@ -7,6 +7,7 @@ this process. Reads are short each; nothing here holds one open while its caller
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from queen.audit.times import When
 from queen.errors import ChainBroken
 from queen.store.chain import follow
 from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack
@@ -93,12 +94,9 @@ def seq_at(past: Past, at: int) -> int:
     return low
 
 
-def moment_at(past: Past, at: int) -> Moment:
-    """What is asked for with a time, in µs."""
-    return Moment(seq_at(past, at), at)
-
-
-def moment_of(past: Past, seq: int) -> Moment:
-    """What is asked for with a record's number; one that is yet to come is the last one there is."""
-    seq = min(seq, past.head)
+def moment_at(past: Past, when: When) -> Moment:
+    """The moment that was asked for; a record that is yet to come is the last one there is."""
+    if when.seq is None:
+        return Moment(seq_at(past, when.at), when.at)
+    seq = min(when.seq, past.head)
     return Moment(seq, shown(read(past, seq)) if seq else 0)

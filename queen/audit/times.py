@@ -2,7 +2,7 @@
 
 import re
 from datetime import UTC, datetime, tzinfo
-from typing import Final
+from typing import Final, NamedTuple
 
 from queen.errors import Invalid
 from queen.names import SECOND, parse_instant
@@ -15,25 +15,29 @@ _SEQ = re.compile(r"#(\d{1,19})")
 FORMS: Final = "an ISO 8601 time (UTC where it names no zone), 'now', '-5m', '-1h30m', or a record's number as '#123'"
 
 
-class Number(int):
-    """The number of a record, where a time was asked for."""
+class When(NamedTuple):
+    """An instant in µs, or the number of a record: one of the two."""
+
+    at: int = 0
+    seq: int | None = None
 
 
-def parse_time(text: str, now: int, where: str = "time", zone: tzinfo = UTC) -> int:
-    """An instant in µs, or a `Number`. `now` is what "now" and "-5m" count from; `zone` is that of a time without one.
+def parse_time(text: str, now: int, where: str = "time", zone: tzinfo = UTC) -> When:
+    """Read one. `now` is what "now" and "-5m" count from; `zone` is that of a time without one.
 
     Raises `Invalid` naming `where`."""
     stripped = text.strip()
     if stripped == "now":
-        return now
+        return When(now)
     if match := _SEQ.fullmatch(stripped):
-        return Number(match[1])
+        return When(seq=int(match[1]))
     if _AGO.fullmatch(stripped):
-        return now - sum(round(float(count) * _UNITS[unit] * SECOND) for count, unit in _SPAN.findall(stripped))
+        ago = sum(round(float(count) * _UNITS[unit] * SECOND) for count, unit in _SPAN.findall(stripped))
+        return When(now - ago)
     try:
         moment = datetime.fromisoformat(stripped)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=zone)
-        return parse_instant(moment.isoformat())
+        return When(parse_instant(moment.isoformat()))
     except (ValueError, OverflowError):
         raise Invalid(where, f"must be {FORMS}; is {text!r}") from None

@@ -1,5 +1,6 @@
 """Everything as it was once: the fold of records up to an instant, by the very `evolve`s of the live server. Pure."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -24,12 +25,33 @@ class LeaseThen(NamedTuple):
     positions: tuple[int, ...]
 
 
+class Pushes:
+    """When the messages of folded records were created: by partition, the first position of each record."""
+
+    def __init__(self) -> None:
+        self._firsts: dict[int, list[int]] = {}
+        self._shown: dict[int, list[int]] = {}
+
+    def add(self, partition: int, first: int, shown_at: int) -> None:
+        """A record of pushed messages, in order."""
+        self._firsts.setdefault(partition, []).append(first)
+        self._shown.setdefault(partition, []).append(shown_at)
+
+    def shown(self, partition: int, position: int) -> int | None:
+        """When that message was created; None where its push was not folded."""
+        index = bisect_right(self._firsts.get(partition, []), position) - 1
+        return None if index < 0 else self._shown[partition][index]
+
+
 class World:
     """Queues, partitions and their states, as of record `seq`. `shift` is how far the wall clock was off then."""
 
     def __init__(self) -> None:
         self.catalogue = Catalogue()
         self.states: dict[int, Partition] = {}
+        # What a state that was not folded here holds already: up to which record.
+        self.seqs: dict[int, int] = {}
+        self.pushes = Pushes()
         self.seq = 0
         self.at = 0
         self.shift = 0
@@ -53,7 +75,7 @@ class World:
         """Apply one of its events, for who looks at each; `passed` comes behind the last."""
         if catalogue_state.queue_of(event) is not None:
             self._apply_to_catalogue(record, event)
-        if record.partition and record.partition in self.catalogue.slots:
+        if record.seq > self.seqs.get(record.partition, 0) and record.partition in self.catalogue.slots:
             state = self.states.get(record.partition)
             if state is None:
                 state = self.states[record.partition] = Partition(record.partition)
@@ -66,6 +88,7 @@ class World:
             self.shift = record.shift  # a push carries that of its createdAt instead (N4)
         else:
             self.messages += len(record.pushed.sizes)
+            self.pushes.add(record.partition, record.pushed.first, record.at + record.shift)
         self.records += 1
 
     def sum_up(self) -> None:
@@ -73,6 +96,8 @@ class World:
         for number, state in self.states.items():
             slot = self.catalogue.slots.get(number)
             if slot is not None:
+                for group in [group for group in state.groups if slot.queue.groups.numbered(group) is None]:
+                    del state.groups[group]  # deleted; the partition has not drawn the consequence yet
                 slot.deleted = state.deleted
                 view = state.groups[DEFAULT_GROUP]
                 slot.tell(view.counts, view.cursor)

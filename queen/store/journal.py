@@ -25,6 +25,7 @@ class Table(enum.StrEnum):
     GIVEN_UP = "given_up"
     ERASURES = "erasures"
     TOUCHES = "touches"
+    MOMENTS = "moments"
 
 
 class Change(NamedTuple):

@@ -4,7 +4,7 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from queen.audit.times import Number, parse_time
+from queen.audit.times import When, parse_time
 from queen.errors import Invalid
 from queen.names import SECOND, parse_instant
 
@@ -27,19 +27,15 @@ NOW = parse_instant("2026-11-30T12:00:00Z")
     ],
 )
 def test_an_instant(text: str, at: int) -> None:
-    found = parse_time(text, NOW)
-    assert found == at
-    assert not isinstance(found, Number)
+    assert parse_time(text, NOW) == When(at)
 
 
 def test_the_number_of_a_record() -> None:
-    found = parse_time("#123", NOW)
-    assert isinstance(found, Number)
-    assert found == 123
+    assert parse_time("#123", NOW) == When(seq=123)
 
 
 def test_a_time_without_a_zone_is_of_the_zone_that_is_given() -> None:
-    assert parse_time("2026-11-30T14:00", NOW, zone=timezone(timedelta(hours=2))) == NOW
+    assert parse_time("2026-11-30T14:00", NOW, zone=timezone(timedelta(hours=2))) == When(NOW)
 
 
 @pytest.mark.parametrize(
