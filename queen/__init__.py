@@ -1,8 +1,9 @@
 """Queen: a durable message queue, as a server and as a library for trio applications."""
 
 from queen.broker import Broker, QueueConfiguration
+from queen.clock import TrioClock
 from queen.condition import Health, Readiness
-from queen.consumer import Consumer, LeasedMessage
+from queen.consumer import Consumer
 from queen.errors import (
     Busy,
     ChainBroken,
@@ -25,6 +26,7 @@ from queen.errors import (
     TransactionRefused,
     Unavailable,
 )
+from queen.leased import LeasedMessage
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage, StoredMessage
 from queen.notices import Notice
 from queen.opening import open_broker
@@ -69,6 +71,7 @@ __all__ = [
     "StoredMessage",
     "TooLarge",
     "TransactionRefused",
+    "TrioClock",
     "Unavailable",
     "open_broker",
 ]

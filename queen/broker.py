@@ -1,7 +1,7 @@
 """The embedding API: what `open_broker` gives. The web layer uses this object and nothing below it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 import trio
@@ -16,6 +16,7 @@ from queen.actors.removal import delete_queue
 from queen.actors.settling import lease_bytes
 from queen.checks import (
     MAX_SPAN_S,
+    accepted,
     acknowledgement_of,
     check_ack,
     check_caller,
@@ -28,13 +29,14 @@ from queen.checks import (
 from queen.clock import Clock, Ids
 from queen.commands import AckStatus
 from queen.condition import Health, Readiness, health_of, readiness_of
-from queen.consumer import Consumer
-from queen.errors import Conflict, Invalid, NotFound, QueenError, ShuttingDown, Unavailable
+from queen.consumer import Consumer, Consuming, Source
+from queen.errors import Invalid, QueenError, ShuttingDown, Unavailable
 from queen.groups import Groups
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
 from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant, uuid_text
 from queen.options import QueueOptions
+from queen.renewals import Renewals
 from queen.replies import Compacted, Nothing, Receipt, Settlement
 from queen.reports import Reports
 from queen.stored import Messages
@@ -43,6 +45,8 @@ MAX_ITEMS = 1000
 """Messages in a push, acknowledgements in a batch, messages in a pop (P2, O1, A5)."""
 MAX_WAIT_S = 60.0
 _LIBRARY = Caller()
+
+T = TypeVar("T")
 
 
 class QueueConfiguration(msgspec.Struct, frozen=True):
@@ -67,6 +71,7 @@ class Broker:
         self._started = trio.Event()
         self.meter = Meter()
         self.feed = Feed(clock, self.meter)
+        self.renewals = Renewals(self.extend)
         self.messages = Messages(self._running)
         self.groups = Groups(self._running)
         self.statistics = Reports(self._running)
@@ -169,21 +174,23 @@ class Broker:
         if self._engine is not None:
             self._engine.release([lease_bytes(lease) for lease in {message.lease_id for message in delivery}])
 
+    @overload
     def consume(
-        self,
-        queue: str | None = None,
-        partition: str | None = None,
-        *,
-        namespace: str | None = None,
-        task: str | None = None,
-        group: str | None = None,
-        batch: int = 1,
-        worker: str | None = None,
-    ) -> Consumer:
-        """Messages without end, each to be used as ``async with message``; see `Consumer`."""
-        check_scope(queue, partition, namespace, task)
-        check_pop(group, batch, 1, worker, None)
-        return Consumer(self, (queue, partition, namespace, task), group, batch, worker)
+        self, queue: str | None = None, partition: str | None = None, *, type: type[T], **how: Unpack[Consuming]
+    ) -> Consumer[T]: ...
+
+    @overload
+    def consume(
+        self, queue: str | None = None, partition: str | None = None, **how: Unpack[Consuming]
+    ) -> Consumer[Any]: ...
+
+    def consume(
+        self, queue: str | None = None, partition: str | None = None, *, type: Any = Any, **how: Unpack[Consuming]
+    ) -> Consumer[Any]:
+        """Messages without end, each to be used as ``async with message``; see `Consumer`, and `Consuming` for `how`.
+
+        `type` is what payloads are: a msgspec Struct, a dataclass, or whatever else msgspec decodes into."""
+        return Consumer(self, Source(queue, partition, **how), type)
 
     # -- settling -----------------------------------------------------------------------------------------
 
@@ -207,12 +214,7 @@ class Broker:
             entry = Acknowledgement(
                 transaction_id=message, status=status, error=error, lease_id=lease_id, consumer_group=group
             )
-        settlement = (await self._settle([entry], caller, ""))[0]
-        if settlement.status == "not_found":
-            raise NotFound(settlement.error or "")
-        if settlement.status == "conflict":
-            raise Conflict(settlement.error or "")
-        return settlement
+        return accepted((await self._settle([entry], caller, ""))[0])
 
     async def ack_many(self, entries: Sequence[Acknowledgement], *, caller: Caller = _LIBRARY) -> list[Settlement]:
         """Acknowledge 1 to 1000 messages in one commit (A5); each result stands at its entry's place."""
@@ -309,6 +311,7 @@ class Broker:
         self._closed = True
         self._stopped.set()
         self.feed.close()
+        self.renewals.close()
         if self._engine is not None:
             self._engine.stop()
 

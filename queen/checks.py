@@ -9,10 +9,11 @@ from typing import Final
 import msgspec
 
 from queen.commands import Status
-from queen.errors import Invalid
+from queen.errors import Conflict, Invalid, NotFound
 from queen.messages import Acknowledgement, Caller, Message, NewMessage
 from queen.names import check_name
 from queen.rawjson import check as check_json
+from queen.replies import Settlement
 
 MAX_BATCH = 1000
 MAX_SPAN_S = 2**31 - 1
@@ -161,3 +162,12 @@ def acknowledgement_of(message: Message, status: str, error: str | None = None) 
         lease_id=message.lease_id,
         consumer_group=message.consumer_group,
     )
+
+
+def accepted(settlement: Settlement) -> Settlement:
+    """The settlement, if the acknowledgement was accepted. Raises `NotFound` or `Conflict` (A3, A4)."""
+    if settlement.status == "not_found":
+        raise NotFound(settlement.error or "")
+    if settlement.status == "conflict":
+        raise Conflict(settlement.error or "")
+    return settlement

@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TextIO, TypeVar
@@ -22,7 +22,6 @@ from queen.cli_keys import encryption_keys, explain, keys
 from queen.errors import FolderLocked, NotFound, QueenError, Unavailable
 from queen.opening import open_broker
 from queen.settings import DEFAULTS, SETTINGS, Setting, Settings
-from queen.web.serve import serve as serve_http
 
 log = structlog.get_logger("queen")
 
@@ -88,6 +87,7 @@ def serve(**values: Any) -> None:
 
 
 async def _serve(settings: Settings) -> None:
+    serve_http = _server()
     keys = encryption_keys(settings)
     async with (
         open_broker(settings.data, reserve=settings.reserve, keys=keys, wait=False) as broker,
@@ -106,6 +106,15 @@ async def _serve(settings: Settings) -> None:
         gc.collect()
         gc.freeze()
         log.info("listening", url=", ".join(urls), data=settings.data)
+
+
+def _server() -> Callable[..., Awaitable[None]]:
+    """What serves a broker over HTTP. Its packages are an extra: a program that embeds Queen needs none of them."""
+    try:
+        from queen.web.serve import serve as serve_http
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"{error.name} is missing: pip install 'queen-trio[server]'") from None
+    return serve_http
 
 
 async def _compact_every(broker: Broker, hours: float) -> None:

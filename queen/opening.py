@@ -70,6 +70,7 @@ async def open_broker(
         # What the body raises is raised as it is, not as part of the nursery's group.
         failure: BaseException | None = None
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(broker.renewals.run)
             try:
                 if wait:
                     await nursery.start(supervise, broker, start, opened)

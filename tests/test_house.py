@@ -29,15 +29,17 @@ ROOMS: dict[str, set[str]] = {
     "store": {"store", "clock"},
     "actors": {"actors", "store", "clock"},
     "audit": {"audit", "actors", "store", "clock"},
-    "consumer": {"checks", "broker"},  # the broker for its type alone
+    "renewals": set(),
+    "leased": {"renewals", "consumer"},  # the consumer for its type alone
+    "consumer": {"checks", "leased", "renewals", "broker"},  # the broker for its type alone
     "reports": {"actors"},
     "stored": {"actors", "checks"},
     "groups": {"actors", "checks"},
     "condition": {"actors"},
-    "broker": {"actors", "clock", "checks", "condition", "consumer", "groups", "reports", "stored"},
+    "broker": {"actors", "clock", "checks", "condition", "consumer", "groups", "renewals", "reports", "stored"},
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "settings"},
-    "__init__": {"broker", "condition", "consumer", "opening", "store"},
+    "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "store"},
     "__main__": {"cli"},
     "cli": {"cli_audit", "cli_keys", "opening", "broker", "web", "settings", "store"},
     "cli_audit": {"audit", "cli_keys", "cli_state", "cli_tables", "opening", "settings", "store"},
