@@ -5,32 +5,15 @@ this process. Reads are short each; nothing here holds one open while its caller
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from queen.audit.times import When
 from queen.errors import ChainBroken
 from queen.store.chain import follow
 from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack
-from queen.store.journal import Table
+from queen.store.journal import Reading
 
-
-class Past(Protocol):
-    """The reading half of a `Journal`, see there."""
-
-    @property
-    def head(self) -> int: ...
-
-    def frame(self, seq: int) -> bytes | None: ...
-
-    def frames(self, after: int) -> Iterator[tuple[int, bytes]]: ...
-
-    def get(self, table: Table, key: bytes) -> bytes | None: ...
-
-    def floor(self, table: Table, key: bytes) -> tuple[bytes, bytes] | None: ...
-
-    def scan(
-        self, table: Table, start: bytes, stop: bytes | None = None, limit: int = 1000
-    ) -> list[tuple[bytes, bytes]]: ...
+Past = Reading
 
 
 class Moment(NamedTuple):

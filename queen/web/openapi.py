@@ -13,6 +13,7 @@ from queen.web import answers
 from queen.web.contract import Link, Operation, Parameter
 from queen.web.contract_delivery import DELIVERY
 from queen.web.contract_figures import DOCUMENT, FIGURES, SERVER
+from queen.web.contract_past import PAST
 from queen.web.contract_stored import STORED
 from queen.web.exchange import Answer, Asked
 from queen.web.operation import Traffic
@@ -21,7 +22,7 @@ from queen.web.schemas import COMPONENTS, NAME, NARROWER, Schema
 VERSION: Final = "0.1.0"
 """Of the contract, not of the program."""
 
-OPERATIONS: Final = (*DELIVERY, *FIGURES, *STORED, *SERVER)
+OPERATIONS: Final = (*DELIVERY, *FIGURES, *STORED, *PAST, *SERVER)
 """The row of every route."""
 EVERYWHERE: Final = (400, 408, 413, 414, 431, 500, 503)
 """What any request may be refused with, whatever it asks for."""
