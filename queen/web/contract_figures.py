@@ -11,6 +11,7 @@ PROMETHEUS: Final = "text/plain"
 OPENMETRICS: Final = "application/openmetrics-text"
 HTML: Final = "text/html"
 DOCUMENT: Final = "application/json"
+YAML: Final = "application/yaml"
 
 AT: Final = Parameter(
     "at",
@@ -18,7 +19,7 @@ AT: Final = Parameter(
     "As it was at that instant: an ISO 8601 time, `-5m`, or a record's number as `#123`.",
 )
 
-FIGURES: Final = (
+RESOURCES: Final = (
     Operation(
         "GET",
         "/api/v1/resources/queues",
@@ -47,6 +48,9 @@ FIGURES: Final = (
     Operation("GET", "/api/v1/resources/namespaces", "Queues", "All namespaces", {200: figures.Namespaces}, (AT,)),
     Operation("GET", "/api/v1/resources/tasks", "Queues", "All tasks", {200: figures.Tasks}, (AT,)),
     Operation("GET", "/api/v1/resources/overview", "Queues", "Everything in numbers", {200: figures.Overview}, (AT,)),
+)
+
+ANALYTICS: Final = (
     Operation(
         "GET",
         "/api/v1/analytics/queue/<queue>",
@@ -77,7 +81,7 @@ FIGURES: Final = (
         "Figures",
         "Counts of a namespace or task",
         {200: figures.QueuesStatistics},
-        (NAMESPACE, TASK),
+        (NAMESPACE._replace(example="shop"), TASK),
     ),
     Operation("GET", "/api/v1/analytics/queue-depths", "Figures", "How much waits", {200: figures.QueueDepths}),
     Operation(
@@ -137,6 +141,8 @@ SERVER: Final = (
         {200: answers.Compacted},
         about="Makes the file anew, without what is deleted, while everything goes on; answers when it is in use.",
     ),
-    Operation("GET", "/docs", "The server", "This page", {200: HTML}),
-    Operation("GET", "/openapi.json", "The server", "This document", {200: DOCUMENT}),
+    Operation("GET", "/", "The server", "Where to begin", {200: answers.Entrance}),
+    Operation("GET", "/docs", "The server", "The manual", {200: HTML}),
+    Operation("GET", "/openapi.json", "The server", "The HTTP interface for programs", {200: DOCUMENT}),
+    Operation("GET", "/asyncapi.yaml", "The server", "The WebSocket for programs", {200: YAML}),
 )

@@ -7,7 +7,7 @@ from queen.web.contract import GROUP, Operation, Parameter
 from queen.web.contract_stored import MESSAGE, MESSAGES, PAGE
 from queen.web.schemas import NAME
 
-PAST: Final = (
+HISTORY: Final = (
     Operation(
         "GET",
         f"{MESSAGE}/history",
@@ -18,6 +18,9 @@ PAST: Final = (
         about="Its push, each delivery and failure, what operators did, how it ended, in every consumer group; also of "
         "deleted messages, and of those that had the transactionId before.",
     ),
+)
+
+EXPLANATION: Final = (
     Operation(
         "GET",
         "/api/v1/explain/pop",

@@ -27,8 +27,8 @@ async def orders(client: Client) -> Client:
     await client.request("POST", "/api/v1/push", body)
     for status in ("failed", "completed"):
         (message,) = await pop(client)
-        body = {"transactionId": message["transactionId"], "status": status, "leaseId": message["leaseId"]}
-        await client.request("POST", "/api/v1/ack", body | ({"error": "card refused"} if status == "failed" else {}))
+        ack = {"transactionId": message["transactionId"], "status": status, "leaseId": message["leaseId"]}
+        await client.request("POST", "/api/v1/ack", ack | ({"error": "card refused"} if status == "failed" else {}))
     await pop(client)
     return client
 
