@@ -24,10 +24,11 @@ VOCABULARY = {
 ROOMS: dict[str, set[str]] = {
     "vocabulary": set(),
     "checks": set(),
+    "reply": set(),
     "clock": set(),
     "settings": set(),
     "store": {"store", "clock"},
-    "actors": {"actors", "store", "clock"},
+    "actors": {"actors", "store", "clock", "reply"},
     "audit": {"audit", "actors", "store", "clock"},
     "renewals": set(),
     "leased": {"renewals", "consumer"},  # the consumer for its type alone
@@ -40,10 +41,10 @@ ROOMS: dict[str, set[str]] = {
     "condition": {"actors"},
     "broker": {
         *("actors", "checks", "clock", "condition", "consumer", "explanations", "groups"),
-        *("hindsight", "renewals", "reports", "stored"),
+        *("hindsight", "renewals", "reply", "reports", "stored"),
     },
     "opening": {"broker", "actors", "store", "clock"},
-    "web": {"web", "broker", "settings"},
+    "web": {"web", "broker", "checks", "reply", "settings"},
     "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "store"},
     "__main__": {"cli"},
     "cli": {"cli_audit", "cli_keys", "opening", "broker", "web", "settings", "store"},

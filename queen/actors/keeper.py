@@ -1,5 +1,4 @@
-"""The keeper: writes what records have changed into the projections, in the background, and puts idle partitions
-to sleep.
+"""The keeper: writes what records have changed into the projections, in the background.
 
 A checkpoint says: everything up to record S is in the tables. Snapshots may be newer than S; each says up to which
 record it goes. So a partition's snapshot is made while others go on, and a start folds the records behind S,
@@ -12,7 +11,7 @@ import trio
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.residents import Residents
-from queen.actors.snapshots import CHECKPOINT, Checkpoint, queue_row, seq_of
+from queen.actors.snapshots import CHECKPOINT, Checkpoint, queue_row, read_summary, without_summary
 from queen.errors import StoreFull
 from queen.events import ClockShifted
 from queen.messages import Caller
@@ -69,7 +68,6 @@ class Keeper:
             except StoreFull as error:
                 log.warning("no room for the projections; they are written when there is", reason=str(error))
                 await trio.sleep(FULL_PAUSE_S)
-            self._house.put_to_sleep()
 
     def _note_shift(self) -> None:
         """T6: after a jump of the wall clock, the next start must know how far it is off, whatever else happens."""
@@ -151,7 +149,7 @@ class Keeper:
         statistics = self._core.statistics
         rows = self._core.journal.scan(Table.STATISTICS, *statistics.ended(self._core.clock.now()), SLICE)
         if rows:
-            await self._core.writer.save([Change(Table.STATISTICS, key, None) for key, _ in rows])
+            await self._write_all([Change(Table.STATISTICS, key, None) for key, _ in rows])
             statistics.forget(rows)
 
     async def _write_states(self, slots: list[Slot], queues: list[int], gone: set[int], checkpoint: Checkpoint) -> bool:
@@ -189,9 +187,9 @@ class Keeper:
         for index, partition in enumerate(sorted(core.changed_partitions)):
             value = core.journal.get(Table.PARTITIONS, u64(partition))
             if value is not None:
-                row_seq = seq_of(value)
+                row_seq = read_summary(value).seq
                 last = max(last, row_seq)
-                rows.append(Change(Table.MOMENTS, moments.row_key(partition, row_seq), value))
+                rows.append(Change(Table.MOMENTS, moments.row_key(partition, row_seq), without_summary(value)))
             if index % PACKED == PACKED - 1:
                 await trio.lowlevel.checkpoint()
         await self._write_all([*rows, moments.moment_row(moments.Kept(seq, last))])
@@ -200,7 +198,8 @@ class Keeper:
 
     async def _write_all(self, rows: list[Change]) -> None:
         for start in range(0, len(rows), SLICE):
-            await self._core.writer.save(rows[start : start + SLICE])
+            async with self._core.turn:
+                await self._core.writer.save(rows[start : start + SLICE])
 
 
 def _removal(core: Core, partition: int) -> list[Change]:

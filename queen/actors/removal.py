@@ -19,6 +19,7 @@ async def delete_queue(engine: Engine, name: str, caller: Caller) -> None:
     core.record_catalogue(QueueDeleted(queue.number), caller)
     engine.house.evict(queue)
     engine.router.forget(queue)
+    engine.house.ticker.forget(queue)
     await engine.durable(None)
 
 

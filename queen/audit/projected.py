@@ -5,12 +5,13 @@ from typing import Any, Final
 
 from queen.actors.catalogue_state import Slot
 from queen.actors.partition_state import Partition
-from queen.actors.snapshots import VERSION, partition_row, queue_row
+from queen.actors.snapshots import VERSION, Summary, partition_row, queue_row, read_summary, without_summary
 from queen.audit.findings import Findings
-from queen.audit.index import checkpoint
+from queen.audit.index import checkpoint, pushed_run
 from queen.audit.reading import Past
 from queen.audit.world import World
 from queen.errors import Corrupt
+from queen.names import DEFAULT_GROUP
 from queen.store import keys
 from queen.store.format import Record, unpack_row
 from queen.store.journal import Change, Table
@@ -38,7 +39,7 @@ class Comparison:
         self._settled: dict[bytes, bytes] = {}
         self._given_up: set[bytes] = set()
         self._expected: dict[Table, int] = dict.fromkeys(_COUNTED, 0)
-        self._snapshots = {keys.number(key): row[1] for key, row in self._rows(Table.PARTITIONS)}
+        self._snapshots = {keys.number(key): found.seq for key, found in self._summaries()}
         self._first: dict[int, int] = {}
         self._compared: set[int] = set()
         self._kept = 0
@@ -85,12 +86,12 @@ class Comparison:
         """Those that no record has led to: missing, or of some other partition."""
         for number, slot in world.catalogue.slots.items():
             if number not in self._compared and self._first.get(number, self.checkpoint + 1) <= self.checkpoint:
-                row = _unpacked(self._past.get(Table.PARTITIONS, keys.u64(number)))
-                if row is None:
-                    self._fault(Table.PARTITIONS, f"lacks {slot.queue.name}/{slot.name}")
-                elif row[1] <= self.checkpoint:
-                    where = f"{slot.queue.name}/{slot.name}"
-                    self._fault(Table.PARTITIONS, f"says of {where} what none of its records says", seq=row[1])
+                where = f"{slot.queue.name}/{slot.name}"
+                summary = _summary(self._past.get(Table.PARTITIONS, keys.u64(number)))
+                if summary is None:
+                    self._fault(Table.PARTITIONS, f"lacks {where}")
+                elif summary.seq <= self.checkpoint:
+                    self._fault(Table.PARTITIONS, f"says of {where} what none of its records says", seq=summary.seq)
 
     def _finish_moments(self) -> None:
         rows = map(read_row_key, (key for key, _ in self._all(Table.MOMENTS)))
@@ -139,12 +140,30 @@ class Comparison:
             self._compare_state(Table.MOMENTS, kept, slot, state, seq)
         if self._snapshots.get(slot.number) == seq:
             value = self._past.get(Table.PARTITIONS, keys.u64(slot.number))
-            row = _unpacked(value)
-            if value is not None and row is not None and row[0] == VERSION:
-                self._snapshots[slot.number] = row[1]  # it may have been written anew since
-                if row[1] == seq:
+            summary = _summary(value)
+            if value is not None and summary is not None:
+                self._snapshots[slot.number] = summary.seq  # it may have been written anew since
+                if summary.seq == seq:
                     self._compared.add(slot.number)
-                    self._compare_state(Table.PARTITIONS, value, slot, state, seq)
+                    self._compare_summary(summary, slot, state)
+                    self._compare_state(Table.PARTITIONS, without_summary(value), slot, state, seq)
+
+    def _compare_summary(self, summary: Summary, slot: Slot, state: Partition) -> None:
+        view = state.groups[DEFAULT_GROUP]
+        said = (summary.queue, summary.id, summary.name, summary.created_at, summary.cursor, summary.counts)
+        head = self._head_at(slot, state) if summary.head_at is not None else None
+        if (*said, summary.head_at) != (
+            *(slot.queue.number, slot.id, slot.name, slot.created_at, view.cursor, view.counts),
+            head,
+        ):
+            where = f"{slot.queue.name}/{slot.name}"
+            self._fault(Table.PARTITIONS, f"sums up {where} otherwise than the records do", seq=summary.seq)
+
+    def _head_at(self, slot: Slot, state: Partition) -> int:
+        """When the oldest pending message was pushed, of a partition in which none waits or is deleted."""
+        view = state.groups[DEFAULT_GROUP]
+        run = pushed_run(self._past, slot.number, view.cursor) if view.pending else None
+        return 0 if run is None else run.pushed_at
 
     def _compare_state(self, table: Table, value: bytes, slot: Slot, state: Partition, seq: int) -> None:
         self.rows += 1
@@ -156,6 +175,14 @@ class Comparison:
             row[-1] = [group for group in row[-1] if group[0] in known]
         if row != expected:
             self._fault(table, f"says something else of {slot.queue.name}/{slot.name} than the records do", seq=seq)
+
+    def _summaries(self) -> Iterator[tuple[bytes, Summary]]:
+        for key, value in self._all(Table.PARTITIONS):
+            summary = _summary(value)
+            if summary is None:
+                self._fault(Table.PARTITIONS, "has a row that can't be read")
+            else:
+                yield key, summary
 
     def _rows(self, table: Table) -> Iterator[tuple[bytes, list[Any]]]:
         for key, value in self._all(table):
@@ -186,6 +213,13 @@ def _seq_of(table: Table, key: bytes, value: bytes) -> int:
         return keys.read_settlement((key, value))[1]
     generated = keys.read_generated((key, value))
     return keys.read_named(key)[0] if generated is None else generated[1]
+
+
+def _summary(value: bytes | None) -> Summary | None:
+    try:
+        return None if value is None else read_summary(value)
+    except (Corrupt, ValueError):
+        return None
 
 
 def _unpacked(value: bytes | None) -> list[Any] | None:

@@ -4,6 +4,7 @@ Why not Hypercorn's own `TCPServer`: it never closes a connection whose last sen
 client that does not read, restarts a task for each request's idle time, and answers its own errors with no body.
 """
 
+import os
 import select
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
@@ -24,6 +25,7 @@ from queen.settings import Settings
 from queen.web.exchange import CLOSE, CORS, Answer, Callers, refusal, too_large
 from queen.web.lane import Date, Lane
 from queen.web.operation import Traffic
+from queen.web.reactor import Reactor
 from queen.web.socket import Socket, asks_for_socket
 
 _MAX_RECV: Final = 2**16
@@ -43,6 +45,7 @@ class House(NamedTuple):
     config: Config
     context: WorkerContext
     date: Date
+    reactor: Reactor | None
 
 
 class Connection:
@@ -54,6 +57,7 @@ class Connection:
         self._settings = house.settings
         self._stream = stream
         self._idle = True
+        self._idle_since = trio.current_time()
         self._reading = trio.CancelScope()
         self._running = trio.CancelScope()
         self._send_lock = trio.Lock()
@@ -78,7 +82,14 @@ class Connection:
     def set_idle(self, idle: bool) -> None:
         """Only while a request is under way may the connection stay open without limit."""
         self._idle = idle
-        self._reading.deadline = trio.current_time() + self._settings.keep_alive if idle else float("inf")
+        if idle:
+            self._idle_since = trio.current_time()
+
+    def close_overdue(self, now: float) -> None:
+        """Close where no request has come for `keep_alive`. Called for all connections now and then: a deadline that is
+        moved with each request costs more than many a request."""
+        if self._idle and now - self._idle_since > self._settings.keep_alive:
+            self._reading.cancel()
 
     async def receive(self) -> bytes:
         """The next bytes; none when the client has closed or is gone."""
@@ -103,7 +114,38 @@ class Connection:
             if scope.cancelled_caught:
                 self._break()
 
-    # What the server asks.
+    def fileno(self) -> int:
+        """The socket's number, -1 once it is closed."""
+        return self._stream.socket.fileno()
+
+    def receive_now(self) -> bytes | None:
+        """What is there, none at the end; None where there is nothing yet."""
+        try:
+            return os.read(self.fileno(), _MAX_RECV)
+        except BlockingIOError:
+            return None
+        except OSError:
+            self.broken = True
+            return b""
+
+    def send_now(self, data: bytes) -> int:
+        """Send what the kernel takes, or set `broken`; returns how much that was."""
+        if self.broken:
+            return 0
+        try:
+            return os.write(self.fileno(), data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._break()
+            return 0
+
+    # What the server and its door ask.
+
+    @property
+    def idle_since(self) -> float:
+        """When the last request was over, in trio's time; infinite while one is under way."""
+        return self._idle_since if self._idle else float("inf")
 
     def close_idle(self) -> None:
         """Close now if no request is under way, else after its answer."""
@@ -137,7 +179,9 @@ class Connection:
         self.set_idle(True)
         if self._settings.fast_lane:
             address = client[0] if client else ""
-            lane = Lane(self, house.broker, house.settings, house.traffic, house.callers, house.date, address)
+            lane = Lane(
+                self, house.broker, house.settings, house.traffic, house.callers, house.date, address, house.reactor
+            )
             with self._reading:
                 rest = await lane.run()
             if rest is None or self._reading.cancel_called:

@@ -3,7 +3,6 @@
 import logging
 import signal
 import socket
-from functools import partial
 from typing import Any
 
 import structlog
@@ -18,9 +17,12 @@ from queen.settings import KIB, Settings
 from queen.web.app import create_app
 from queen.web.asgi import Gate
 from queen.web.connection import Connection, House
+from queen.web.door import Door
 from queen.web.exchange import Callers
 from queen.web.lane import Date
 from queen.web.operation import Traffic
+from queen.web.process import most_connections
+from queen.web.reactor import Reactor
 
 log = structlog.get_logger("queen.web")
 
@@ -46,9 +48,11 @@ async def serve(
     context = WorkerContext(None)
     callers = Callers()
     app = ASGIWrapper(Gate(create_app(broker, traffic), settings, traffic, callers))  # type: ignore[arg-type]
-    house = House(app, broker, settings, traffic, callers, config, context, Date(config))
+    reactor = Reactor() if Reactor.available() else None
+    house = House(app, broker, settings, traffic, callers, config, context, Date(config), reactor)
     lifespan = Lifespan(app, config, {})
     open_now: set[Connection] = set()
+    door = Door(open_now, most_connections())
     closing = trio.Event()
 
     async def serve_stream(stream: trio.SocketStream) -> None:
@@ -61,13 +65,15 @@ async def serve(
 
     async with trio.open_nursery() as whole:
         whole.start_soon(_cut_off, open_now, closing)
+        whole.start_soon(_close_overdue, open_now, settings.keep_alive)
+        if reactor is not None:
+            whole.start_soon(reactor.run)
         await whole.start(lifespan.handle_lifespan)
         await lifespan.wait_for_startup()
         async with trio.open_nursery() as connections:
             async with trio.open_nursery() as accepting:
-                accepting.start_soon(
-                    partial(trio.serve_listeners, serve_stream, listeners, handler_nursery=connections)
-                )
+                for listener in listeners:
+                    accepting.start_soon(door.let_in, listener, serve_stream, connections)
                 task_status.started([_url(listener) for listener in listeners])
                 await _wait_stop(stop)
                 # From here on: no new connections, 503 on those that are open.
@@ -117,6 +123,15 @@ async def _cut_off(connections: set[Connection], closing: trio.Event) -> None:
     finally:
         for connection in tuple(connections):
             connection.abort()
+
+
+async def _close_overdue(connections: set[Connection], keep_alive: float) -> None:
+    """Look now and then for connections that have asked for nothing for too long."""
+    while True:
+        await trio.sleep(min(1.0, keep_alive / 4))
+        now = trio.current_time()
+        for connection in tuple(connections):
+            connection.close_overdue(now)
 
 
 async def _wait_stop(stop: trio.Event | None) -> None:

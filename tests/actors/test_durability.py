@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import structlog
 import trio
 
 from queen import Acknowledgement, Broker, NewMessage
@@ -151,6 +152,20 @@ async def test_a_full_disk_is_told_to_all_and_the_engine_starts_anew(autojump_cl
         assert queen.health().status == "healthy"
     with pytest.raises(ShuttingDown):
         await queen.push("q")
+
+
+async def test_a_full_disk_is_told_of_once_a_minute_and_without_a_traceback(autojump_clock: Any) -> None:
+    """It is nobody's bug, and as long as it lasts each commit ends so."""
+    journal = MemoryJournal()
+    with structlog.testing.capture_logs() as lines:
+        async with opened(journal) as queen:
+            for _ in range(90):
+                journal.fail_next(StoreFull("full"))
+                with pytest.raises(StoreFull):
+                    await queen.push("q", 1)
+                await trio.sleep(1)
+            assert (await queen.push("q", 1)).status == "queued"
+    assert [(line["log_level"], "exc_info" in line) for line in lines] == [("warning", False)] * 2
 
 
 async def test_while_there_is_no_room_pushes_are_refused_and_acks_go_on(autojump_clock: Any) -> None:

@@ -14,12 +14,13 @@ import trio
 
 from queen import Broker, Delivery, open_broker
 from queen.actors.engine import Engine
-from queen.actors.mailbox import Part, Reply, Work
+from queen.actors.mailbox import Part, Work
 from queen.actors.snapshots import partition_row, queue_row
 from queen.clock import Clock, Ids, TrioClock
 from queen.commands import PartitionCommand
 from queen.messages import Caller
 from queen.opening import inline, supervise
+from queen.reply import Reply
 from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.memory_journal import MemoryJournal
 from queen.store.writer import Runner
