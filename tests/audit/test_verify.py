@@ -214,6 +214,23 @@ def test_a_snapshot_that_says_something_else_is_found(copy: Path) -> None:
     assert "the table partitions sums up" in told
 
 
+@pytest.mark.parametrize("table", ["runs", "ids", "settled", "touches", "partitions", "queues", "meta"])
+def test_a_flipped_bit_in_a_row_is_found_and_mended(copy: Path, table: str) -> None:
+    env = lmdb.open(str(copy / "journal"), max_dbs=20, map_size=1 << 30, lib_version=0)
+    with env.begin(write=True) as txn:
+        db = env.open_db(table.encode(), txn, create=False)
+        cursor = txn.cursor(db)
+        assert cursor.first()
+        key, value = cursor.item()
+        txn.put(key, bytes([value[0] ^ 1]) + value[1:] if value else b"x", db=db)
+    env.close()
+    done = _command("verify", "--data", str(copy))
+    assert done.exit_code == 1, done.output
+    if table != "meta":
+        assert f"projection: the table {table} has rows whose bytes were changed" in done.output
+    assert _command("verify", "--rebuild", "--data", str(copy)).exit_code == 0
+
+
 def test_a_row_too_many_is_found(copy: Path) -> None:
     _change(copy, Change(Table.TOUCHES, bytes(16) + (5).to_bytes(8) + bytes(4), b""))
     assert _told(copy) == ["projection: the table touches has 1 rows too many"]
