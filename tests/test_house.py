@@ -49,7 +49,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "checks", "reply", "settings", "tokens"},
-    "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "store"},
+    "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "reply", "store"},
     "__main__": {"cli"},
     "cli": {"cli_audit", "cli_keys", "logs", "opening", "broker", "web", "settings", "store", "token_commands"},
     "cli_audit": {"audit", "cli_keys", "cli_state", "cli_tables", "opening", "settings", "store"},
