@@ -17,12 +17,13 @@ from werkzeug.routing import WebsocketMismatch
 from queen.broker import Broker
 from queen.errors import QueenError
 from queen.web import analytics, delivery, groups, messages, queues, resources
+from queen.web.access import Access
 from queen.web.asgi import DASHBOARD
-from queen.web.dashboard import Frames, Session
+from queen.web.dashboard import Frames, Guest, Session
 from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.manual import asyncapi, entrance, page
 from queen.web.metrics import metrics, prometheus
-from queen.web.openapi import openapi
+from queen.web.openapi import OPERATIONS, openapi
 from queen.web.operation import Traffic, compact, health, ready
 
 log = structlog.get_logger("queen.web")
@@ -95,6 +96,9 @@ OPERATION: Final[dict[str, Own]] = {
 LABELS: Final = {row.route: f"{row.method} {row.path}" for row in ROUTES}
 """What each route is called where requests are counted."""
 SOON: Final = frozenset(row.route for row in ROUTES if row.soon)
+ROLES: Final = {(row.method, row.path): row.role for row in OPERATIONS}
+"""What a token needs for each route."""
+NEEDS: Final = {row.route: ROLES[row.method, row.path] for row in ROUTES}
 
 
 async def answer_to(route: Route, broker: Broker, asked: Asked) -> Answer:
@@ -113,7 +117,7 @@ def failed(error: Exception, label: str | None) -> Answer:
     return refusal(500, "internal error; the server's log has the details")
 
 
-def create_app(broker: Broker, traffic: Traffic) -> QuartTrio:
+def create_app(broker: Broker, access: Access, traffic: Traffic) -> QuartTrio:
     """The application. Its requests come through `asgi.Gate`, which has read the body and made the `Asked`."""
     app = QuartTrio("queen", static_folder=None)
     app.url_map.merge_slashes = False
@@ -138,8 +142,8 @@ def create_app(broker: Broker, traffic: Traffic) -> QuartTrio:
     async def dashboard_view() -> None:
         scope: Any = websocket.scope
         link = scope["state"].get("link")
-        channel = _Channel(scope["state"])
-        await Session(broker, traffic, channel, frames, lambda: link is not None and link.broken).run()
+        channel, guest = _Channel(scope["state"]), Guest(access, scope["queen.permit"])
+        await Session(broker, traffic, channel, frames, lambda: link is not None and link.broken, guest).run()
 
     app.add_websocket(DASHBOARD, "dashboard", dashboard_view)
     app.register_error_handler(HTTPException, _told)
@@ -165,6 +169,9 @@ async def _view(broker: Broker, route: Route, **names: str) -> Response:
     exchange = scope["queen.exchange"]
     exchange.asked.names = tuple(names.items())
     exchange.label = LABELS[route]
+    refused = exchange.permit.refusal(NEEDS[route])
+    if refused is not None:
+        return _response(refused)
     answer = await answer_to(route, broker, exchange.asked)
     exchange.undo = answer.undo
     return _response(answer)
@@ -174,6 +181,9 @@ async def _own_view(broker: Broker, traffic: Traffic, path: str, own: Own) -> Re
     scope: Any = request.scope
     exchange = scope["queen.exchange"]
     exchange.label = f"GET {path}"
+    refused = exchange.permit.refusal(ROLES["GET", path])
+    if refused is not None:
+        return _response(refused)
     return _response(await answer_to(partial(_own, own, traffic), broker, exchange.asked))
 
 

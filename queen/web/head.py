@@ -40,6 +40,9 @@ def read_head(text: bytes) -> Head | None:
 
 
 def _read(text: bytes) -> Head | None:
+    # With a bare LF in it, others may see the head end earlier, and what follows as another request.
+    if text.count(b"\n") != text.count(b"\r\n"):
+        return None
     lines = _Lines()
     parser = httptools.HttpRequestParser(lines)
     try:

@@ -19,7 +19,8 @@ import trio
 from queen.broker import Broker
 from queen.reply import Reply
 from queen.settings import Settings
-from queen.web.app import LABELS, answer_to, failed
+from queen.web.access import Access
+from queen.web.app import LABELS, NEEDS, answer_to, failed
 from queen.web.exchange import Answer, Asked, Callers, shutting_down, too_slow
 from queen.web.head import Head, read_head
 from queen.web.http import Date, spelled
@@ -85,6 +86,7 @@ class Lane:
         wire: Wire,
         broker: Broker,
         settings: Settings,
+        access: Access,
         traffic: Traffic,
         callers: Callers,
         date: Date,
@@ -94,10 +96,12 @@ class Lane:
         self._wire = wire
         self._broker = broker
         self._settings = settings
+        self._access = access
         self._traffic = traffic
         self._callers = callers
         self._date = date
         self._address = address
+        self._who = address
         self._reactor = reactor
         self._buffer = b""
         self._ended = False
@@ -143,7 +147,7 @@ class Lane:
             if end >= 0:
                 return end + 4
             # Lines that end in a bare LF are old but legal, and Hypercorn knows them.
-            if len(buffer) > self._settings.max_header or b"\n\n" in buffer:
+            if len(buffer) > self._settings.max_header or b"\n\n" in buffer or b"\n\r\n" in buffer:
                 return 0
             if not await self._more():
                 return None
@@ -165,10 +169,15 @@ class Lane:
         # What is too large is Hypercorn's to refuse.
         if head is None or head.target_size > settings.max_target or head.length > settings.max_body:
             return None
+        permit = self._access.identify(head.headers)
+        # So is who may not ask.
+        if isinstance(permit, Answer) or permit.refusal(NEEDS[head.route]) is not None:
+            return None
+        self._who = permit.who(self._address)
         return head
 
     def _asked(self, head: Head, body: bytes) -> Asked:
-        return Asked(head.method, head.names, head.query, head.headers, body, self._callers.new(self._address))
+        return Asked(head.method, head.names, head.query, head.headers, body, self._callers.new(self._who))
 
     async def _serve(self, head: Head, size: int) -> bool:
         """Answer; whether the connection goes on."""
