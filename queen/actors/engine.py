@@ -120,6 +120,7 @@ class Engine:
         while self._asks:
             self._idle = trio.Event()
             await self._idle.wait()
+        await trio.lowlevel.checkpoint()  # those who were answered last hear of it first
 
     def stop(self) -> None:
         """Let `run` write its snapshots and return."""
