@@ -45,7 +45,7 @@ ROOMS: dict[str, set[str]] = {
     },
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "checks", "reply", "settings", "tokens"},
-    "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "store"},
+    "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "reply", "store"},
     "__main__": {"cli"},
     "cli": {"logs", "opening", "broker", "web", "settings", "store", "token_commands"},
 }

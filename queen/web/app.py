@@ -16,7 +16,6 @@ from werkzeug.routing import WebsocketMismatch
 
 from queen.broker import Broker
 from queen.errors import QueenError
-from queen.reply import Reply
 from queen.web import analytics, delivery, groups, messages, queues, resources
 from queen.web.access import Access
 from queen.web.asgi import DASHBOARD
@@ -30,34 +29,27 @@ from queen.web.operation import Traffic, compact, health, ready
 log = structlog.get_logger("queen.web")
 
 Route = Callable[[Broker, Asked], Awaitable[Answer]]
-Soon = Callable[[Broker, Asked], Reply[Answer]]
 Own = Callable[[Broker, Traffic, Asked], Awaitable[Answer]]
 
 
 class Row(NamedTuple):
-    """One route. `fast` ones may be answered ahead of Quart by `lane.py`, through the same function, or through `soon`
-    where no task is to wait for the answer."""
+    """One route. `fast` ones may be answered ahead of Quart by `lane.py`, through the same function; those that answer
+    `soon` return a `Reply`, for which no task need wait."""
 
     method: str
     path: str
     route: Route
     fast: bool = False
-    soon: Soon | None = None
+    soon: bool = False
 
 
 ROUTES: Final = (
-    Row("POST", "/api/v1/push", delivery.push, fast=True, soon=delivery.push_soon),
-    Row("GET", "/api/v1/pop", delivery.pop_filtered, fast=True, soon=delivery.pop_filtered_soon),
-    Row("GET", "/api/v1/pop/queue/<queue>", delivery.pop_queue, fast=True, soon=delivery.pop_queue_soon),
-    Row(
-        "GET",
-        "/api/v1/pop/queue/<queue>/partition/<partition>",
-        delivery.pop_partition,
-        fast=True,
-        soon=delivery.pop_partition_soon,
-    ),
-    Row("POST", "/api/v1/ack", delivery.ack, fast=True, soon=delivery.ack_soon),
-    Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True, soon=delivery.ack_batch_soon),
+    Row("POST", "/api/v1/push", delivery.push, fast=True, soon=True),
+    Row("GET", "/api/v1/pop", delivery.pop_filtered, fast=True, soon=True),
+    Row("GET", "/api/v1/pop/queue/<queue>", delivery.pop_queue, fast=True, soon=True),
+    Row("GET", "/api/v1/pop/queue/<queue>/partition/<partition>", delivery.pop_partition, fast=True, soon=True),
+    Row("POST", "/api/v1/ack", delivery.ack, fast=True, soon=True),
+    Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True, soon=True),
     Row("POST", "/api/v1/transaction", delivery.transaction, fast=True),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
     Row("POST", "/api/v1/configure", queues.configure),
@@ -106,7 +98,7 @@ LABELS: Final = {row.route: f"{row.method} {row.path}" for row in ROUTES}
 ROLES: Final = {(row.method, row.path): row.role for row in OPERATIONS}
 """What a token needs for each route."""
 NEEDS: Final = {row.route: ROLES[row.method, row.path] for row in ROUTES}
-SOON: Final = {row.route: row.soon for row in ROUTES if row.soon is not None}
+SOON: Final = frozenset(row.route for row in ROUTES if row.soon)
 
 
 async def answer_to(route: Route, broker: Broker, asked: Asked) -> Answer:

@@ -25,7 +25,8 @@ from queen.broker import Broker
 from queen.settings import Settings
 from queen.web.access import Access
 from queen.web.exchange import CLOSE, CORS, Answer, Callers, refusal, too_large
-from queen.web.lane import Date, Lane
+from queen.web.http import Date
+from queen.web.lane import Lane
 from queen.web.operation import Traffic
 from queen.web.reactor import Reactor
 from queen.web.socket import Socket, asks_for_socket

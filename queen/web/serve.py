@@ -22,7 +22,7 @@ from queen.web.asgi import Gate
 from queen.web.connection import Connection, House
 from queen.web.door import Door
 from queen.web.exchange import Callers
-from queen.web.lane import Date
+from queen.web.http import Date
 from queen.web.operation import Traffic
 from queen.web.process import most_connections
 from queen.web.reactor import Reactor
