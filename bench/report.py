@@ -71,7 +71,7 @@ def _situation(name: str, found: dict[str, Any]) -> str:
 
 def _routes(where: tuple[str, ...], routes: dict[str, dict[str, float]]) -> str:
     columns = ("p50_ms", "max_ms", "cpu_ms", "kb")
-    rows = [(f"`{route}`", *(_number(times[name]) for name in columns)) for route, times in routes.items()]
+    rows = [(f"`{route}`", *(_number(times.get(name)) for name in columns)) for route, times in routes.items()]
     return table((", ".join(where), "p50 ms", "longest ms", "cpu ms", "answer kB"), rows)
 
 
