@@ -21,6 +21,7 @@ from queen.errors import FolderLocked, Invalid, NotFound, QueenError, Unavailabl
 from queen.opening import open_broker
 from queen.settings import DEFAULTS, SETTINGS, Setting, Settings
 from queen.store.keyring import NO_KEYS, KeyRing, add_key, key_name, new_key
+from queen.web.process import raise_file_limit
 
 log = structlog.get_logger("queen")
 
@@ -78,6 +79,7 @@ def serve(**values: Any) -> None:
     settings = Settings(**values | {"data": os.path.abspath(values["data"])})
     configure_logging(settings)
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    raise_file_limit()
     try:
         trio.run(_serve, settings, strict_exception_groups=True)
     except BaseExceptionGroup as group:

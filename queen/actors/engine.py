@@ -182,7 +182,7 @@ class Engine:
         self.check_open()
         slot = self.house.leases.get(lease)
         if slot is None:
-            raise NotFound("there is no such lease, or it has ended")
+            raise await self.durable(NotFound("there is no such lease, or it has ended"))
         reply: Reply[list[Any]] = Reply()
         self._put(Work((Part(slot, Extend(lease, seconds)),), caller, told=partial(_answer, reply)))
         expires_at: int = (await self._ask(reply))[0]

@@ -73,9 +73,12 @@ class Residents:
         kept = self.asleep.pop(slot.number) if slot.number in self.asleep else None
         state, seq = kept or self.load(slot.number)
         slot.deleted = state.deleted
-        forget_groups(state, slot.queue)
         actor = PartitionActor(self._core, self, slot, state, seq)
-        actor.meet_all()
+        forget_groups(state, slot.queue)  # the actor knows their leases, and takes them off `leases`
+        try:
+            actor.meet_all()
+        except Exception as error:
+            actor.crashed(error)  # whoever asks is not to blame: its task folds the state anew, and goes on
         scope = trio.CancelScope()
         self._awake[slot] = actor, scope
         self._woken += 1

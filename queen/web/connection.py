@@ -140,7 +140,12 @@ class Connection:
             self._break()
             return 0
 
-    # What the server asks.
+    # What the server and its door ask.
+
+    @property
+    def idle_since(self) -> float:
+        """When the last request was over, in trio's time; infinite while one is under way."""
+        return self._idle_since if self._idle else float("inf")
 
     def close_idle(self) -> None:
         """Close now if no request is under way, else after its answer."""

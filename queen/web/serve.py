@@ -3,7 +3,6 @@
 import logging
 import signal
 import socket
-from functools import partial
 from typing import Any
 
 import structlog
@@ -18,9 +17,11 @@ from queen.settings import KIB, Settings
 from queen.web.app import create_app
 from queen.web.asgi import Gate
 from queen.web.connection import Connection, House
+from queen.web.door import Door
 from queen.web.exchange import Callers
 from queen.web.lane import Date
 from queen.web.operation import Traffic
+from queen.web.process import most_connections
 from queen.web.reactor import Reactor
 
 log = structlog.get_logger("queen.web")
@@ -51,6 +52,7 @@ async def serve(
     house = House(app, broker, settings, traffic, callers, config, context, Date(config), reactor)
     lifespan = Lifespan(app, config, {})
     open_now: set[Connection] = set()
+    door = Door(open_now, most_connections())
     closing = trio.Event()
 
     async def serve_stream(stream: trio.SocketStream) -> None:
@@ -70,9 +72,8 @@ async def serve(
         await lifespan.wait_for_startup()
         async with trio.open_nursery() as connections:
             async with trio.open_nursery() as accepting:
-                accepting.start_soon(
-                    partial(trio.serve_listeners, serve_stream, listeners, handler_nursery=connections)
-                )
+                for listener in listeners:
+                    accepting.start_soon(door.let_in, listener, serve_stream, connections)
                 task_status.started([_url(listener) for listener in listeners])
                 await _wait_stop(stop)
                 # From here on: no new connections, 503 on those that are open.
