@@ -88,11 +88,6 @@ class PartitionActor:
         """Whether `put` would refuse."""
         return len(self._mailbox) >= MAILBOX_SIZE
 
-    @property
-    def busy(self) -> bool:
-        """Whether work waits."""
-        return bool(self._mailbox)
-
     def dismiss(self) -> None:
         """The partition is gone: whatever waits for it is told so, for all whom shared work concerns."""
         while self._mailbox:
@@ -304,9 +299,7 @@ class PartitionActor:
             self.broken = False
             forget_groups(self.state, self.slot.queue)
             self.meet_all()
-            for view in self.state.groups.values():
-                for lease in view.leases:
-                    self._note_lease(lease, runs=True)
+            self._house.relearn_leases(self.slot, self.state)
             self.announce()
         except Exception as error:
             self.crashed(error)
@@ -353,12 +346,12 @@ class PartitionActor:
         return result
 
 
-def forget_groups(state: Partition, queue: Queue) -> None:
+def forget_groups(state: Partition, queue: Queue) -> list[bytes]:
     """Drop what a state holds of groups that its queue does not know any more: deleting a group is one event of the
-    catalogue, and each partition draws the consequence when it is next looked at."""
+    catalogue, and each partition draws the consequence when it is next looked at. Returns the leases that go."""
     known = {group.number for group in queue.groups.values()}
-    for number in [number for number in state.groups if number not in known]:
-        del state.groups[number]
+    gone = [state.groups.pop(number) for number in list(state.groups) if number not in known]
+    return [lease for view in gone for lease in view.leases]
 
 
 def first_position(state: Partition, history: History, group: Group) -> int:

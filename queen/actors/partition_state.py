@@ -137,20 +137,16 @@ def leases_touched(state: Partition, event: Event) -> list[tuple[int, bytes]]:
     match event:
         case MessagesLeased():
             return [(event.group, event.lease)]
-        case MessagesSettled():
-            return [] if event.lease is None else [(event.group, event.lease)]
+        case MessagesSettled() if event.lease is not None:
+            return [(event.group, event.lease)]
+        case MessagesSettled():  # by a seek, say, which says nothing of the leases that it ends
+            return [(event.group, lease) for lease in _held(state.groups[event.group], event.runs)]
         case MessagesReturned():
             held = state.groups[event.group].open
             leases = [held[position].lease for position in event.positions]
             return [(event.group, lease.id) for lease in leases if lease is not None]
         case MessagesDeleted():
-            return [
-                (group, lease.id)
-                for group, view in state.groups.items()
-                for run in event.runs
-                for position in _open_between(view, run.first, run.first + run.length)
-                if (lease := view.open[position].lease) is not None
-            ]
+            return [(group, lease) for group, view in state.groups.items() for lease in _held(view, event.runs)]
         case GroupMoved():
             return [(event.group, lease) for lease in state.groups[event.group].leases]
     return []
@@ -208,19 +204,22 @@ def _extended(state: Partition, event: LeaseExtended, at: int, shift: int) -> No
 
 def _settled(state: Partition, event: MessagesSettled, at: int, shift: int) -> None:
     view = state.groups[event.group]
-    count = 0
-    for position, _ in _each(event.runs):
-        count += 1
-        message = view.open.pop(position, None)
-        if message is None:
-            view.cursor = max(view.cursor, position + 1)
-            view.pending -= 1
-        elif message.lease is None:
-            _stop_waiting(view, position, message)
-            view.pending -= 1
-        else:
-            _leave(view, message.lease, position)
-    _count(view, event.outcome, count)
+    for first, count, _ in event.runs:
+        if first >= view.cursor:  # never delivered, all of them: nothing is known of any
+            view.cursor = first + count
+            view.pending -= count
+            continue
+        for position in range(first, first + count):
+            message = view.open.pop(position, None)
+            if message is None:
+                view.cursor = max(view.cursor, position + 1)
+                view.pending -= 1
+            elif message.lease is None:
+                _stop_waiting(view, position, message)
+                view.pending -= 1
+            else:
+                _leave(view, message.lease, position)
+    _count(view, event.outcome, sum([run.length for run in event.runs]))
 
 
 def _returned(state: Partition, event: MessagesReturned, at: int, shift: int) -> None:
@@ -336,6 +335,15 @@ def _tidy(view: GroupView) -> None:
 def _is_true(view: GroupView, entry: tuple[int, bytes]) -> bool:
     lease = view.leases.get(entry[1])
     return lease is not None and lease.expires_at == entry[0]
+
+
+def _held(view: GroupView, runs: Iterable[Run]) -> Iterator[bytes]:
+    """The leases that hold messages of these runs, for each message once."""
+    for first, length, _ in runs:
+        for position in _open_between(view, first, first + length):
+            lease = view.open[position].lease
+            if lease is not None:
+                yield lease.id
 
 
 def _open_between(view: GroupView, start: int, stop: int) -> list[int]:

@@ -8,7 +8,9 @@ import trio
 from queen import Broker, NewMessage
 from queen.actors import partition, partition_state
 from queen.actors.residents import IDLE
-from queen.errors import NotFound
+from queen.actors.settling import lease_bytes
+from queen.errors import NotFound, Unavailable
+from queen.events import MessagesLeased
 from queen.names import SECOND
 from queen.store.memory_journal import MemoryJournal
 from tests.actors.world import Waiters, doomed, engine_of, opened, payloads, picture
@@ -96,6 +98,37 @@ async def test_leases_of_a_deleted_group_go_with_it_where_nobody_is_awake(autoju
         assert not engine_of(queen).house.leases
         with pytest.raises(NotFound):
             await queen.extend(message.lease_id)
+
+
+async def test_a_seek_ends_leases_for_everybody(autojump_clock: Any) -> None:
+    """G3: also in the table of running leases."""
+    async with opened() as queen:
+        await queen.push("q", 1)
+        (message,) = await queen.pop("q", group="g")
+        await queen.groups.seek("g", "q")
+        assert not engine_of(queen).house.leases
+        with pytest.raises(NotFound):
+            await queen.extend(message.lease_id)
+
+
+async def test_a_lease_that_a_crash_has_cut_off_is_none(monkeypatch: pytest.MonkeyPatch, autojump_clock: Any) -> None:
+    """What a half-done change said of leases is forgotten with it."""
+    right = partition_state.evolve
+
+    def wrong(*given: Any) -> None:
+        right(*given)
+        if isinstance(given[1], MessagesLeased):
+            monkeypatch.setattr(partition, "evolve", right)
+            engine_of(queen).house.leases[given[1].lease] = next(iter(engine_of(queen).core.catalogue.slots.values()))
+            raise RuntimeError("planted")
+
+    async with opened() as queen:
+        await queen.push("q", 1)
+        monkeypatch.setattr(partition, "evolve", wrong)
+        with pytest.raises(Unavailable):
+            await queen.pop("q")
+        (message,) = await queen.pop("q")
+        assert list(engine_of(queen).house.leases) == [lease_bytes(message.lease_id)]
 
 
 async def test_a_crash_on_waking_loses_nothing(monkeypatch: pytest.MonkeyPatch, autojump_clock: Any) -> None:

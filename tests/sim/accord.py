@@ -12,7 +12,6 @@ from queen.errors import Busy, Conflict, Invalid, NotFound, Quarantined, StoreFu
 from queen.names import SECOND, uuid_text
 from queen.options import QueueOptions
 from tests.model.reference import Copy, ReferenceQueue, Refused
-from tests.sim.audit import SLACK
 from tests.sim.clients import payload_of
 from tests.sim.history import Attempt, Stamp
 from tests.sim.ledger import Entry, Lease, Ledger, Part, Version, Window
@@ -195,7 +194,8 @@ class Accord:
             since, to = max(window.since, began.now), min(window.until, until)
             where = f"{part.store.name}/{part.name} has had something since {window.since}"
             if waits:
-                demand(to - since <= SLACK, "O5", f"#{attempt.number} waits from {began.now} to {until}, and {where}")
+                late = to - since > self._world.plan.slack
+                demand(not late, "O5", f"#{attempt.number} waits from {began.now} to {until}, and {where}")
             else:
                 missed = window.since < began.now and window.until > until
                 demand(not missed, "W5", f"#{attempt.number} gets nothing, and {where}")
@@ -283,7 +283,7 @@ class Accord:
         epoch = self._history.ends.get(end.epoch)
         restarted = end.epoch != attempt.began.epoch or (epoch is not None and epoch.now < at)
         crashed = any(stamp.epoch == end.epoch for stamp in self._history.crashes)
-        settled = why in ("deleted", "sought", "over") or end.now + SLACK >= at
+        settled = why in ("deleted", "sought", "over") or end.now + self._world.plan.slack >= at
         demand(
             restarted or crashed or settled,
             "L8",

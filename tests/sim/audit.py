@@ -24,8 +24,6 @@ from tests.sim.history import Attempt, Epoch, History
 from tests.sim.ledger import Crowd, Ledger, Part, Store
 from tests.sim.violation import demand
 
-SLACK = SECOND // 10
-"""How late what is due may come, in µs of simulated time."""
 UNDURABLE = 3 * SECOND
 """What an engine decided so long before its end may not have come to the disk: two of the slowest commits."""
 RETENTION_SLACK = 61 * SECOND
@@ -34,11 +32,12 @@ RETENTION_SLACK = 61 * SECOND
 class Audit:
     """Fills a ledger from the frames, in order. `run` raises the first violation."""
 
-    def __init__(self, history: History, frames: list[bytes]) -> None:
+    def __init__(self, history: History, frames: list[bytes], slack: int) -> None:
         self._history = history
         self._frames = frames
         self._epochs = list(history.epochs)
         self._epoch: Epoch | None = None
+        self._slack = slack
         self._crashes = [(stamp.epoch, stamp.now) for stamp in history.crashes]
         self.ledger = Ledger()
         self.told: list[Told] = []
@@ -73,9 +72,9 @@ class Audit:
         assert self._epoch is not None
         return max(at, self._epoch.began.now, part.store.configured_at)
 
-    def _late(self, due: int, now: int, slack: int = SLACK) -> bool:
+    def _late(self, due: int, now: int, more: int = 0) -> bool:
         assert self._epoch is not None
-        if due + slack >= now:
+        if due + self._slack + more >= now:
             return False
         number = self._epoch.number
         return not any(epoch == number and due - SECOND <= at <= now for epoch, at in self._crashes)

@@ -37,7 +37,7 @@ def judge(plan: Plan) -> Verdict:
         verdict.broken = found.rule if isinstance(found, Violation) else type(found).__name__
         verdict.why = str(found) if isinstance(found, Violation) else repr(found)
     try:
-        audit = Audit(world.history, world.platter.frames)
+        audit = Audit(world.history, world.platter.frames, plan.slack)
         ledger = audit.run()
         follows(world.history, audit.told)
         if verdict.broken is None:

@@ -6,10 +6,14 @@ A plan is complete before anything runs, and no part of it depends on another, s
 import random
 from typing import Any, NamedTuple
 
+from queen.names import SECOND
+
 QUEUES = ("a", "b")
 PARTITIONS = ("p0", "p1", "p2")
 GROUPS = (None, None, None, "g", "h")
 CLIENTS = 4
+SLACK_S, COMMITS = 0.1, 4
+"""How late what is due may come: this long, and so many commits."""
 FINISH_S = 40.0
 """Faults come within this time, in simulated seconds."""
 
@@ -111,6 +115,12 @@ class Plan(NamedTuple):
     commit_s: float
     steps: tuple[Step, ...]
     faults: tuple[Fault, ...]
+
+    @property
+    def slack(self) -> int:
+        """How late what is due may come, in µs: ticks take turns with other background work, one commit each."""
+        slowest_s = max([self.commit_s, *(fault.args.get("commit_s", 0.0) for fault in self.faults)])
+        return round((SLACK_S + COMMITS * slowest_s) * SECOND)
 
     @property
     def parts(self) -> tuple[Step | Fault, ...]:

@@ -90,11 +90,12 @@ def unfenced(right: Any, state: Any, command: Ack, *rest: Any) -> Any:
 
 
 def without_deadline(right: Any, self: Recovery, *given: Any) -> None:
-    told, self._router.deadline = self._router.deadline, lambda *_: None  # type: ignore[method-assign]
+    ticker = self._house.ticker
+    expect, ticker.expect = ticker.expect, lambda *_: None  # type: ignore[method-assign]
     try:
         right(self, *given)
     finally:
-        self._router.deadline = told  # type: ignore[method-assign]
+        ticker.expect = expect  # type: ignore[method-assign]
 
 
 def forgets(*kinds: type) -> Callable[..., Any]:
