@@ -25,18 +25,18 @@ ROUTES: Final = (
     "/api/v1/resources/queues",
     "/api/v1/resources/namespaces",
     "/api/v1/resources/tasks",
-    "/api/v1/analytics/queues",
-    "/api/v1/analytics/queue-depths",
     "/api/v1/analytics/queue-lag",
-    "/api/v1/analytics/queue-stats?queue=bench",
     "/api/v1/analytics/throughput",
-    "/api/v1/analytics",
 )
 BY_PARTITION: Final = (
     "/api/v1/resources/queues/bench",
     "/api/v1/resources/partitions",
     "/api/v1/resources/partitions?queue=bench",
+    "/api/v1/analytics",
+    "/api/v1/analytics/queues",
     "/api/v1/analytics/queue/bench",
+    "/api/v1/analytics/queue-depths",
+    "/api/v1/analytics/queue-stats?queue=bench",
 )
 """Answers that list partitions, and grow with them; asked where there are few."""
 
