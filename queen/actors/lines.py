@@ -22,11 +22,13 @@ _NUMBER = (1 << _NUMBER_BITS) - 1
 
 
 class Line:
-    """The partitions of one queue as one group sees them; not all of them before its `introduction` is over."""
+    """The partitions of one queue as one group sees them; not all of them before its `introduction` is over. `asked`:
+    somebody has since it was last set to False."""
 
     def __init__(self, slots: Mapping[int, Slot]) -> None:
         """`slots` are all partitions by number."""
         self.introduction: Introduction | None = None
+        self.asked = True
         self._slots = slots
         self._offers: dict[Slot, Offer] = {}
         # There may be a million available partitions: one number for each, its rank (`_rank`), in both.

@@ -117,7 +117,24 @@ class Offers:
             line = self._lines[queue.number, group.number] = Line(self._core.catalogue.slots)
             if group.number:
                 line.introduction = self.introductions.begin(queue, group.number)
+        line.asked = True
         return line
+
+    def forget_unasked(self) -> None:
+        """Forget what is offered to groups that nobody has asked for since the last time this was called. Those that
+        have never got anything either are forgotten themselves: they would begin again where they began (W5)."""
+        for (number, group), line in list(self._lines.items()):
+            queue = self._core.catalogue.numbers.get(number)
+            if queue is None or not group or line.introduction is not None:
+                continue
+            if line.asked:
+                line.asked = False
+                continue
+            del self._lines[number, group]
+            known = queue.groups.numbered(group)
+            if known is not None and not known.recorded:
+                del queue.groups[known.name]
+                self._house.dismiss(queue, group)
 
     def group(self, queue: Queue, request: PopRequest) -> Group:
         """The request's group in this queue, met now if it is new (G2)."""

@@ -88,11 +88,6 @@ class PartitionActor:
         """Whether `put` would refuse."""
         return len(self._mailbox) >= MAILBOX_SIZE
 
-    @property
-    def busy(self) -> bool:
-        """Whether work waits."""
-        return bool(self._mailbox)
-
     def dismiss(self) -> None:
         """The partition is gone: whatever waits for it is told so, for all whom shared work concerns."""
         while self._mailbox:

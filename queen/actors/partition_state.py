@@ -204,19 +204,22 @@ def _extended(state: Partition, event: LeaseExtended, at: int, shift: int) -> No
 
 def _settled(state: Partition, event: MessagesSettled, at: int, shift: int) -> None:
     view = state.groups[event.group]
-    count = 0
-    for position, _ in _each(event.runs):
-        count += 1
-        message = view.open.pop(position, None)
-        if message is None:
-            view.cursor = max(view.cursor, position + 1)
-            view.pending -= 1
-        elif message.lease is None:
-            _stop_waiting(view, position, message)
-            view.pending -= 1
-        else:
-            _leave(view, message.lease, position)
-    _count(view, event.outcome, count)
+    for first, count, _ in event.runs:
+        if first >= view.cursor:  # never delivered, all of them: nothing is known of any
+            view.cursor = first + count
+            view.pending -= count
+            continue
+        for position in range(first, first + count):
+            message = view.open.pop(position, None)
+            if message is None:
+                view.cursor = max(view.cursor, position + 1)
+                view.pending -= 1
+            elif message.lease is None:
+                _stop_waiting(view, position, message)
+                view.pending -= 1
+            else:
+                _leave(view, message.lease, position)
+    _count(view, event.outcome, sum([run.length for run in event.runs]))
 
 
 def _returned(state: Partition, event: MessagesReturned, at: int, shift: int) -> None:

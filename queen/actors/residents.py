@@ -42,6 +42,11 @@ LOOKED_AT = 64
 ROUND_S = 1.0
 """How often all that are awake are looked at, in seconds."""
 
+GROUP_IDLE = 600 * SECOND
+"""How long nobody may have asked for a consumer group before what is offered to it is forgotten, in µs."""
+HEAVY = 2_000
+"""Open messages (leased, or returned) from which on a snapshot is dear, some 2 µs each."""
+
 _SERVER = Caller("server")
 
 
@@ -62,6 +67,8 @@ class Residents:
         self._crowded = trio.Event()
         self._dirty: set[Slot] = set()
         self._writing: set[Slot] = set()
+        self._heavy = 0
+        self._written: dict[Slot, int] = {}
         self.checkpoint = 0
         self.leases: dict[bytes, Slot] = {}
 
@@ -94,6 +101,7 @@ class Residents:
         for slot in queue.slots.values():
             self.asleep.pop(slot.number, None)
             self._dirty.discard(slot)
+            self._written.pop(slot, None)
             self._core.gone_partitions.add(slot.number)
             found = self._awake.pop(slot, None)
             if found is not None:
@@ -147,8 +155,13 @@ class Residents:
 
     @property
     def dirty(self) -> int:
-        """How many partitions have changed since their snapshots."""
-        return len(self._dirty)
+        """How many partitions have changed since their snapshots, but for those that have been left out."""
+        return len(self._dirty) - self._heavy
+
+    @property
+    def complete(self) -> bool:
+        """Whether no partition has been left out, see `take_dirty`."""
+        return not self._heavy
 
     @property
     def quarantined(self) -> list[Slot]:
@@ -160,12 +173,30 @@ class Residents:
         found = self._awake.get(slot)
         return found is not None and found[0].quarantined
 
-    def take_dirty(self) -> list[Slot]:
-        """The slots to write snapshots of; they count as clean from now on. `retire` or `still_dirty` follows."""
+    def take_dirty(self, *, everything: bool) -> list[Slot]:
+        """The slots to write snapshots of; they count as clean from now on. `retire` or `still_dirty` follows.
+
+        Unless `everything` is wanted, states with very many open messages are left out until so many records have been
+        written since their last snapshots: so these cost no more than what they spare the next start."""
         taken = [slot for slot in self._dirty if slot.number in self._core.catalogue.slots]
-        self._dirty.clear()
+        if not everything:
+            taken = [slot for slot in taken if not self._too_soon(slot)]
+        self._dirty.difference_update(taken)
+        self._heavy = len(self._dirty)
         self._writing.update(taken)
         return taken
+
+    def _too_soon(self, slot: Slot) -> bool:
+        found = self._awake.get(slot)
+        state = self.asleep[slot.number][0] if found is None else found[0].state
+        size = sum(len(view.open) for view in state.groups.values())
+        if size < HEAVY:
+            return False
+        seq = self._core.writer.seq
+        if seq - self._written.get(slot, 0) < size:
+            return True
+        self._written[slot] = seq
+        return False
 
     def still_dirty(self, slots: list[Slot]) -> None:
         """Their snapshots were not written after all."""
@@ -195,8 +226,12 @@ class Residents:
                 slot.rest()
 
     async def run(self) -> None:
-        """Put partitions to sleep until cancelled."""
+        """Put partitions to sleep, and let go of groups that only asked, until cancelled."""
+        forgotten_at = self._core.clock.now()
         while True:
+            if self._core.clock.now() - forgotten_at >= GROUP_IDLE:
+                forgotten_at = self._core.clock.now()
+                self.router.forget_unasked()
             with trio.move_on_after(ROUND_S):
                 await self._crowded.wait()
             self._crowded = trio.Event()
@@ -214,7 +249,7 @@ class Residents:
             actor, scope = self._awake.get(slot, (None, None))
             if actor is None or scope is None or actor.idle_since >= before:
                 continue
-            if not (actor.busy or actor.broken or actor.quarantined):
+            if actor.free and not actor.quarantined:
                 if slot in self._dirty or slot in self._writing:
                     self.asleep[slot.number] = actor.at_rest(), actor.recorded_seq
                 del self._awake[slot]

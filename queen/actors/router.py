@@ -95,6 +95,10 @@ class Router:
             for known in queue.groups.values():
                 self._timers.drop((slot, known.number) for slot in queue.slots.values())
 
+    def forget_unasked(self) -> None:
+        """Let go of groups that nobody has asked for since the last time."""
+        self._tell(self._offers.forget_unasked)
+
     def close(self) -> None:
         """Answer every parked pop with nothing, and park no more."""
         self._closing = True
@@ -344,7 +348,7 @@ class Router:
     def _meet_parked(self, slot: Slot) -> None:
         """Pops of groups that nobody asked this queue for may have waited for it to appear (O2, G2, C2)."""
         queue = slot.queue
-        for name in self._waiting.groups():
+        for name in self._waiting.groups(queue.name, slot.name, queue.namespace, queue.task):
             group = queue.groups.get(name)
             if group is None or self._offers.known(queue, group.number) is None:
                 request = self._waiting.peek(queue.name, slot.name, queue.namespace, queue.task, name)

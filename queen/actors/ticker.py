@@ -106,7 +106,6 @@ class Ticker:
     async def _turn(self) -> None:
         """Have some partitions tick, and wait until what they recorded is durable."""
         now = self._core.clock.now()
-        self._carried_out = trio.Event()
         self._round.clear()
         count = 0
         for slot in islice(self._due(now), AT_ONCE):
@@ -117,6 +116,7 @@ class Ticker:
             self._tick(slot, urgent=False)
             await trio.lowlevel.checkpoint()
         if self._round:
+            self._carried_out = trio.Event()
             with trio.move_on_after(PATIENCE_S):
                 await self._carried_out.wait()
         for asker in self._askers:

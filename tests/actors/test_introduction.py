@@ -7,7 +7,7 @@ import trio
 
 from queen import Broker, NewMessage
 from queen.actors import introduction
-from queen.actors.residents import IDLE
+from queen.actors.residents import GROUP_IDLE, IDLE
 from queen.names import SECOND
 from tests.actors.world import Waiters, engine_of, opened, payloads, steps
 
@@ -123,3 +123,30 @@ async def test_closing_answers_those_that_wait_for_it(wait: bool, autojump_clock
         await queen.drain()
         await steps()
         assert len(answers) == 1
+
+
+async def test_groups_that_only_asked_are_forgotten(autojump_clock: Any) -> None:
+    """W5: nothing shows of it but that they are listed no more. A group that got something keeps its place."""
+    async with opened(limit_s=20_000) as queen, trio.open_nursery() as nursery:
+        await queen.push_many([NewMessage(queue="q", payload=n) for n in range(3)])
+        await queen.pop("empty", group="x")
+        await queen.configure("empty")
+        for number in range(20):
+            assert not await queen.pop("empty", group=f"g{number}")
+        assert payloads(await queen.pop("q", group="kept", auto_ack=True)) == [0]
+        queues, offers = engine_of(queen).core.catalogue.queues, engine_of(queen).router._offers
+        assert len(queues["empty"].groups) == 21
+        nursery.start_soon(_ask_on, queen)
+        await trio.sleep(2 * GROUP_IDLE / SECOND + 5)
+        assert set(queues["empty"].groups) == {None, "g7"}
+        assert set(queues["q"].groups) == {None, "kept"}
+        assert [key[1] for key in offers._lines if key[1]] == [queues["empty"].groups["g7"].number]
+        await queen.push("empty", "late")
+        assert payloads(await queen.pop("empty", group="g3")) == ["late"]
+        assert payloads(await queen.pop("q", group="kept", batch=9)) == [1, 2]
+        nursery.cancel_scope.cancel()
+
+
+async def _ask_on(queen: Broker) -> None:
+    while True:
+        await queen.pop("empty", group="g7", wait=True, timeout=30)

@@ -6,12 +6,12 @@ import pytest
 import trio
 
 from queen import Broker, NewMessage
-from queen.actors import recovery, residents
+from queen.actors import recovery, residents, snapshots
 from queen.actors.ranges import NO_RANGES
 from queen.actors.snapshots import read_summary, unpack_partition
 from queen.store.journal import Table
 from queen.store.memory_journal import MemoryJournal
-from tests.actors.world import engine_of, opened, payloads, picture
+from tests.actors.world import doomed, engine_of, opened, payloads, picture
 
 PARTITIONS = 200
 
@@ -95,3 +95,40 @@ async def test_summaries_say_what_the_rows_say(autojump_clock: Any) -> None:
             run = next(engine_of(queen).core.projections.runs(number, view.cursor), None)
             expected = 0 if run is None else run.pushed_at
             assert summary.head_at == (None if name == "1" else expected)
+
+
+async def test_states_that_are_dear_to_write_are_written_seldom(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: Any
+) -> None:
+    """As often as so many records have come; a start folds what is missing, and where nothing happens, nothing is."""
+    monkeypatch.setattr(residents, "HEAVY", 50)
+    written: list[int] = []
+    real = snapshots.pack_partition
+
+    def counting(slot: Any, *args: Any) -> bytes:
+        written.append(slot.number)
+        return real(slot, *args)
+
+    monkeypatch.setattr(residents, "pack_partition", counting)
+    journal = MemoryJournal()
+    async with doomed(journal) as queen:
+        await queen.configure("q", {"ordering": "relaxed"})
+        await queen.push_many([NewMessage(queue="q", payload=n) for n in range(400)])
+        number = engine_of(queen).core.catalogue.queues["q"].slots["Default"].number
+        await queen.pop("q", batch=100)
+        await trio.sleep(5)
+        written.clear()
+        for _ in range(150):
+            await queen.pop("q")
+            await trio.sleep(0.7)
+            await queen.push("other", 1)
+            await trio.sleep(0.7)
+        assert 1 <= written.count(number) <= 3, "in 210 s and 300 records, with 100 to 250 open messages"
+        before = picture(queen)
+    async with opened(journal) as queen:
+        assert picture(queen) == before
+        await queen.pop("q")
+        await trio.sleep(5)
+        written.clear()
+        await trio.sleep(5)
+        assert not written
