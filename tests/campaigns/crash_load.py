@@ -141,7 +141,9 @@ class Load:
             await self._settle(client, role, pop, chance, name, numbers)
 
     async def _pop(self, client: Client, role: Role, chance: random.Random) -> Pop:
-        pop = Pop(now(), role.queue, role.group, chance.choice((1, 5, 20, 50)), role.auto)
+        # Who settles one by one takes what can be settled in a lease's time.
+        batch = chance.choice((1, 5) if role.transacts else (1, 5, 20, 50))
+        pop = Pop(now(), role.queue, role.group, batch, role.auto)
         self.history.pops.append(pop)
         path = f"/api/v1/pop/queue/{role.queue}?batch={pop.batch}&wait=true&timeout=500"
         path += "&autoAck=true" if role.auto else ""
