@@ -124,7 +124,7 @@ async def _worst_push(server: Server) -> float:
 async def many_sockets(folder: Path, small: bool, report: Report) -> None:
     """1,000 WebSockets, the next ones get 503, and once some have left there is room again. W2."""
     most = 50 if small else 1_000
-    async with serving(folder, report, "--max-sockets", str(most)) as server:
+    async with serving(folder, report, "--max-sockets", str(most), "--ping-time", "3600") as server:
         await _warm(server)
         idle = resident(server)
         async with streams(server, most, UPGRADE) as opened:
@@ -239,20 +239,24 @@ async def large_bodies(folder: Path, small: bool, report: Report) -> None:
         report.answer("a body at the limit", await _raw(server, at), 201)
         report.answer("a body one byte over the limit", await _raw(server, at + b" "), 413)
         report.answer("an announced body over the limit", await _raw(server, at + b" ", unsent=True), 413)
-        statuses: list[int] = []
-        async with trio.open_nursery() as nursery:
-            for number in range(4 if small else 30):
-                body = at if number % 2 else at + b" "
-                nursery.start_soon(_collect, server, body, statuses)
-            worst = await _worst_push(server)
-        held = resident(server)
-        report.expect(set(statuses) == {201, 413}, f"bodies at and over the limit were answered {set(statuses)}")
-        left = await settled_memory(server, idle + 64 * MIB, 20)
-        report.tell(
-            f"{len(statuses)} bodies of 10 MiB at once, half of them a byte over: {idle >> 20} MiB before, "
-            f"{held >> 20} MiB just after, {left >> 20} MiB later; a push took {worst * 1000:.0f} ms at most"
-        )
-        report.expect(left < idle + 64 * MIB, f"{(left - idle) >> 20} MiB stayed after large bodies")
+        peaks = []
+        for _ in range(2):
+            statuses: list[int] = []
+            async with trio.open_nursery() as nursery:
+                for number in range(4 if small else 30):
+                    body = at if number % 2 else at + b" "
+                    nursery.start_soon(_collect, server, body, statuses)
+                worst = await _worst_push(server)
+            # 429: more is waiting for the disk than may wait.
+            report.expect({201, 413} <= set(statuses) <= {201, 413, 429}, f"bodies were answered {set(statuses)}")
+            peaks.append(await settled_memory(server, idle + 16 * MIB, 5))
+            report.tell(
+                f"{len(statuses)} bodies of 10 MiB at once, half of them a byte over: {idle >> 20} MiB before, "
+                f"{peaks[-1] >> 20} MiB afterwards; a push took {worst * 1000:.0f} ms at most"
+            )
+        # LMDB keeps the memory of its largest commit, and the writer lets no more than 64 MiB wait for one.
+        report.expect(peaks[1] < idle + 160 * MIB, f"{(peaks[1] - idle) >> 20} MiB stayed after large bodies")
+        report.expect(peaks[1] < peaks[0] + 48 * MIB, f"large bodies that come again take more: {peaks}")
 
 
 async def _collect(server: Server, body: bytes, statuses: list[int]) -> None:
