@@ -28,6 +28,10 @@ log = structlog.get_logger("queen")
 # LMDB gives the interpreter's lock back around each call; a busy main thread would keep it for 5 ms by default.
 _SWITCH_INTERVAL: Final = 0.0005
 
+# So many new partitions are taken out of the collector's sight together, looked for so often.
+_FREEZE_EVERY: Final = 2_000
+_FREEZE_AFTER_S: Final = 1.0
+
 KEY_VARIABLE: Final = "QUEEN_ENCRYPTION_KEY"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -100,10 +104,22 @@ async def _serve(settings: Settings) -> None:
         urls: list[str] = await nursery.start(serving)
         await broker.wait_started()
         nursery.start_soon(compact_every, broker, settings.compact_every)
-        # What is here now stays: no collection need look at it again.
         gc.collect()
-        gc.freeze()
+        nursery.start_soon(_freeze, broker)
         log.info("listening", url=", ".join(urls), data=settings.data)
+
+
+async def _freeze(broker: Broker) -> None:
+    """What is here after the start stays, and so do partitions that are made later: no collection need look at them
+    again, which would stop everything for a second where there are a million. What ends is mostly freed without one."""
+    known = -_FREEZE_EVERY
+    while True:
+        partitions = broker.health().partitions
+        if partitions >= known + _FREEZE_EVERY:
+            known = partitions
+            gc.collect(1)
+            gc.freeze()
+        await trio.sleep(_FREEZE_AFTER_S)
 
 
 def _server() -> Callable[..., Awaitable[None]]:

@@ -1,6 +1,5 @@
 """Deciding a push, a pop, and what happens to a lease afterwards: extension and release. Pure; changes nothing."""
 
-from heapq import nsmallest
 from typing import TypeVar
 
 from queen.actors.availability import LOOK_AHEAD, blocked, ready_at, sections, window_end
@@ -125,19 +124,15 @@ def _given_up_by(now: int, options: QueueOptions) -> int:
 
 def _take_waiting(view: GroupView, batch: int, now: int, options: QueueOptions) -> list[Taken]:
     given_up = _given_up_by(now, options)
-    if options.ordering == RELAXED:
-        ready = [
-            position
-            for available_at, position in view.waiting
-            if available_at <= now and view.open[position].pushed_at > given_up
-        ]
-        chosen = nsmallest(batch, ready) if len(ready) > batch else sorted(ready)
-    else:
-        chosen = []
-        for position in sorted(position for _, position in view.waiting)[:batch]:
-            if view.open[position].available_at > now or view.open[position].pushed_at <= given_up:
-                break
+    chosen: list[int] = []
+    for position in view.places:
+        if len(chosen) == batch:
+            break
+        message = view.open[position]
+        if message.available_at <= now and message.pushed_at > given_up:
             chosen.append(position)
+        elif options.ordering == STRICT:
+            break
     return [Taken(position, view.open[position].pushed_at, view.open[position].retry_count) for position in chosen]
 
 

@@ -28,6 +28,7 @@ from queen.actors.recovery import Recovery
 from queen.actors.residents import Residents
 from queen.actors.router import Router
 from queen.actors.settling import AckPlan
+from queen.actors.ticker import Ticker
 from queen.clock import Clock, Ids
 from queen.commands import Extend, Push
 from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
@@ -80,12 +81,15 @@ class Engine:
             async with trio.open_nursery() as writing:
                 async with trio.open_nursery() as acting:
                     self.house = Residents(self.core, acting)
-                    self.router = self.house.router = Router(self.core, self.house)
-                    await Recovery(self.core, self.house, self.router).run()
+                    ticker = self.house.ticker = Ticker(self.core, self.house)
+                    self.router = self.house.router = Router(self.core, self.house, ticker)
+                    await Recovery(self.core, self.house).run()
                     keeper = self.keeper = Keeper(self.core, self.house, self._compute)
                     eraser = self.eraser = Eraser(self.core, self._compute)
                     writing.start_soon(self.core.writer.run)
                     acting.start_soon(self.router.run)
+                    acting.start_soon(ticker.run)
+                    acting.start_soon(self.house.run)
                     acting.start_soon(keeper.run)
                     acting.start_soon(Pulse(self.core).run)
                     acting.start_soon(eraser.run)
@@ -178,7 +182,7 @@ class Engine:
         self.check_open()
         slot = self.house.leases.get(lease)
         if slot is None:
-            raise NotFound("there is no such lease, or it has ended")
+            raise await self.durable(NotFound("there is no such lease, or it has ended"))
         reply: Reply[list[Any]] = Reply()
         self._put(Work((Part(slot, Extend(lease, seconds)),), caller, told=partial(_answer, reply)))
         expires_at: int = (await self._ask(reply))[0]

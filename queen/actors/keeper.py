@@ -1,5 +1,4 @@
-"""The keeper: writes what records have changed into the projections, in the background, and puts idle partitions
-to sleep.
+"""The keeper: writes what records have changed into the projections, in the background.
 
 A checkpoint says: everything up to record S is in the tables. Snapshots may be newer than S; each says up to which
 record it goes. So a partition's snapshot is made while others go on, and a start folds the records behind S,
@@ -63,6 +62,7 @@ class Keeper:
         self._house = house
         self._compute = compute
         self._shift = core.clock.shift()
+        self._flushed = 0
         self._turn = trio.Lock()
 
     async def run(self) -> None:
@@ -74,12 +74,11 @@ class Keeper:
                     self._core.progress = trio.Event()
             self._note_shift()
             try:
-                await self.flush()
+                await self.flush(everything=False)
                 await self._forget_hours()
             except StoreFull as error:
                 log.warning("no room for the projections; they are written when there is", reason=str(error))
                 await trio.sleep(FULL_PAUSE_S)
-            self._house.put_to_sleep()
 
     def _note_shift(self) -> None:
         """T6: after a jump of the wall clock, the next start must know how far it is off, whatever else happens."""
@@ -88,19 +87,22 @@ class Keeper:
             self._shift = shift
             self._core.record_catalogue(ClockShifted(shift), _SERVER)
 
-    async def flush(self) -> None:
-        """Bring the tables up to now. Cancelled or failed half way, the checkpoint stays where it was, and all that
-        was to be written then is written by the next one."""
+    async def flush(self, *, everything: bool = True) -> None:
+        """Bring the tables up to now; of states that are dear to write, only those whose time has come, unless
+        `everything` is wanted. Cancelled or failed half way, the checkpoint stays where it was, and all that was to be
+        written then is written by the next one."""
         async with self._turn:
-            await self._flush()
+            await self._flush(everything)
 
-    async def _flush(self) -> None:
+    async def _flush(self, everything: bool) -> None:
         core = self._core
         if core.writer.seq == self._house.checkpoint:
             return
+        everything = everything or core.writer.seq == self._flushed  # nobody is held up where nothing happens
+        self._flushed = core.writer.seq
         checkpoint = Checkpoint(core.writer.seq, core.writer.digest)
         core.projections.freeze()
-        slots, queues = self._house.take_dirty(), sorted(core.dirty_queues)
+        slots, queues = self._house.take_dirty(everything=everything), sorted(core.dirty_queues)
         core.dirty_queues.clear()
         gone, core.gone_partitions = core.gone_partitions, set()
         done = False
@@ -158,7 +160,7 @@ class Keeper:
         statistics = self._core.statistics
         rows = self._core.journal.scan(Table.STATISTICS, *statistics.ended(self._core.clock.now()), SLICE)
         if rows:
-            await self._core.writer.save([Change(Table.STATISTICS, key, None) for key, _ in rows])
+            await self._write_all([Change(Table.STATISTICS, key, None) for key, _ in rows])
             statistics.forget(rows)
 
     async def _write_states(self, slots: list[Slot], queues: list[int], gone: set[int], checkpoint: Checkpoint) -> bool:
@@ -167,7 +169,7 @@ class Keeper:
         rows: list[Change] = [Change(Table.QUEUES, u64(number), _queue_value(core, number)) for number in queues]
         for number in sorted(gone):
             rows += _removal(core, number)
-        complete = True
+        complete = self._house.complete
         for index, slot in enumerate(slots):
             if slot.number not in core.catalogue.slots:
                 rows += _removal(core, slot.number)  # deleted since; a start from here could not know of it
@@ -190,7 +192,8 @@ class Keeper:
 
     async def _write_all(self, rows: list[Change]) -> None:
         for start in range(0, len(rows), SLICE):
-            await self._core.writer.save(rows[start : start + SLICE])
+            async with self._core.turn:
+                await self._core.writer.save(rows[start : start + SLICE])
 
 
 def _removal(core: Core, partition: int) -> list[Change]:

@@ -105,6 +105,7 @@ class PopRequest:
         "granted",
         "group",
         "insisted",
+        "introduced",
         "lease_base",
         "new_only",
         "parked",
@@ -149,8 +150,9 @@ class PopRequest:
         self.from_at = from_at
         self.ticket = 0
         self.since_seq = 0
+        self.introduced = False
         self.insisted = False
-        self.ticked = 0
+        self.ticked = False
         self.parked = 0
         self.abandoned = False
         self.granted: list[Granted] = []

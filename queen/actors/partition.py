@@ -19,11 +19,11 @@ from queen.actors.core import Core
 from queen.actors.decision import Decision
 from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
 from queen.actors.partition_rules import decide
-from queen.actors.partition_state import Partition, evolve
+from queen.actors.partition_state import Partition, evolve, leases_touched
 from queen.actors.sealing import opener, readable, sealed
 from queen.commands import PartitionCommand, Pop, Push, Tick
 from queen.errors import Busy, Quarantined, QueueGone, Unavailable
-from queen.events import Event, GroupJoined, MessagesDeleted, MessagesPushed
+from queen.events import Event, GroupJoined, MessagesPushed
 from queen.history import History, PushedRun
 from queen.messages import Caller
 from queen.names import DEFAULT_GROUP
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 CRASHES = 3
 """The same crash this often in a row quarantines a partition."""
 TICKS = 4
-"""Ticks before each command; what time has brought beyond that is left to the router's own ticks."""
+"""Ticks before each command; what time has brought beyond that is left to the ticker."""
 
 _SERVER = Caller("server")
 
@@ -57,7 +57,6 @@ class PartitionActor:
         self.broken = False
         self.quarantined = False
         self.deadline: int | None = None
-        self._leases = _leases(state)
         self._untold = True  # whether there is more to announce than how many messages there are
         self.idle_since = core.clock.now()
         self._crash: tuple[str, int] = ("", 0)
@@ -88,11 +87,6 @@ class PartitionActor:
     def full(self) -> bool:
         """Whether `put` would refuse."""
         return len(self._mailbox) >= MAILBOX_SIZE
-
-    @property
-    def busy(self) -> bool:
-        """Whether work waits."""
-        return bool(self._mailbox)
 
     def dismiss(self) -> None:
         """The partition is gone: whatever waits for it is told so, for all whom shared work concerns."""
@@ -153,7 +147,7 @@ class PartitionActor:
     # -- the steps of a command, called by `carry_out` ----------------------------------------------------
 
     def catch_up(self, now: int) -> None:
-        """Decide first what time has brought."""
+        """Decide first what time has brought. Retention has time (T4), and is left to the ticker."""
         self.idle_since = now
         for _ in range(TICKS):
             if self.deadline is None or self.deadline > now:
@@ -164,8 +158,6 @@ class PartitionActor:
                 self.apply(decision, now, self._core.clock.shift())
                 self.record(decision, _SERVER, now, self._core.clock.shift())
             self.deadline = availability.next_deadline(self.state, self.slot.queue.options, self.history)
-            if any(isinstance(event, MessagesDeleted) for event in decision.events):
-                return  # T4: retention has time, and nobody waits for it; the router ticks on
 
     def decide(self, command: PartitionCommand, now: int) -> Decision:
         """What the rules say. Raises their refusal."""
@@ -203,7 +195,10 @@ class PartitionActor:
                     and not self.unrecorded
                     and availability.stands_behind(self.state, event, self.slot.queue.options)
                 )
+            touched = leases_touched(self.state, event)
             evolve(self.state, event, now, self._shown(event, now, shift))
+            for group, lease in touched:
+                self._note_lease(lease, runs=lease in self.state.groups[group].leases)
 
     def record(self, decision: Decision, caller: Caller, now: int, shift: int) -> int:
         """Hand the events to the writer, those of a group behind the event that it has joined. Returns the shift that
@@ -242,7 +237,6 @@ class PartitionActor:
         view = self.state.groups[DEFAULT_GROUP]
         self.slot.tell(view.counts, view.cursor)
         self._untold = False
-        self._note_leases()
         self.deadline = availability.next_deadline(self.state, options, self.history)
         now = self._core.clock.now()
         for group in self.state.groups:
@@ -251,16 +245,13 @@ class PartitionActor:
             if offer is None or offer.ready_at > now:
                 held = availability.blocked(self.state, group, options, self.history)
             self._house.router.offer(self.slot, group, offer, held)
-        self._house.router.deadline(self.slot, self.deadline)
+        self._house.ticker.expect(self.slot, self.deadline, availability.next_sweep(self.state, options, self.history))
 
-    def _note_leases(self) -> None:
-        leases = _leases(self.state)
-        if leases != self._leases:
-            for lease in self._leases - leases:
-                self._house.leases.pop(lease, None)
-            for lease in leases - self._leases:
-                self._house.leases[lease] = self.slot
-            self._leases = leases
+    def _note_lease(self, lease: bytes, *, runs: bool) -> None:
+        if runs:
+            self._house.leases[lease] = self.slot
+        else:
+            self._house.leases.pop(lease, None)
 
     def meet(self, group: int) -> None:
         """Let a group begin here, in memory; it is recorded with the first thing that the group gets (W5)."""
@@ -308,13 +299,23 @@ class PartitionActor:
             self.broken = False
             forget_groups(self.state, self.slot.queue)
             self.meet_all()
+            self._house.relearn_leases(self.slot, self.state)
             self.announce()
         except Exception as error:
             self.crashed(error)
 
+    def at_rest(self) -> Partition:
+        """The state for nobody to be awake for, without groups of which nothing is recorded: they are met again."""
+        for group in self.unrecorded:
+            self.state.groups.pop(group, None)
+        self.unrecorded.clear()
+        return self.state
+
     def part_from(self, group: int) -> None:
         """A group of the queue is gone, and with it all that the partition knows of it."""
-        self.state.groups.pop(group, None)
+        view = self.state.groups.pop(group, None)
+        for lease in view.leases if view is not None else ():
+            self._note_lease(lease, runs=False)
         self.unrecorded.pop(group, None)
         self.announce()
 
@@ -345,12 +346,12 @@ class PartitionActor:
         return result
 
 
-def forget_groups(state: Partition, queue: Queue) -> None:
+def forget_groups(state: Partition, queue: Queue) -> list[bytes]:
     """Drop what a state holds of groups that its queue does not know any more: deleting a group is one event of the
-    catalogue, and each partition draws the consequence when it is next looked at."""
+    catalogue, and each partition draws the consequence when it is next looked at. Returns the leases that go."""
     known = {group.number for group in queue.groups.values()}
-    for number in [number for number in state.groups if number not in known]:
-        del state.groups[number]
+    gone = [state.groups.pop(number) for number in list(state.groups) if number not in known]
+    return [lease for view in gone for lease in view.leases]
 
 
 def first_position(state: Partition, history: History, group: Group) -> int:
@@ -370,10 +371,6 @@ def first_position(state: Partition, history: History, group: Group) -> int:
 
 def _belongs(run: PushedRun, group: Group) -> bool:
     return run.seq > group.after_seq and run.shown_at >= group.from_at
-
-
-def _leases(state: Partition) -> set[bytes]:
-    return {lease for view in state.groups.values() for lease in view.leases}
 
 
 def _group(slot: Slot, number: int) -> Group:

@@ -86,3 +86,7 @@ class RangeSet:
             end = min(stop, self._starts[index]) if index < len(self._starts) else stop
             yield position, end
             position = self.skip(end)
+
+
+NO_RANGES = RangeSet()
+"""The empty set that all share who hold none of their own; nothing is ever added to it."""

@@ -19,7 +19,7 @@ from queen.errors import QueenError
 from queen.reply import Reply
 from queen.web import analytics, delivery, groups, messages, queues, resources
 from queen.web.asgi import DASHBOARD
-from queen.web.dashboard import Session
+from queen.web.dashboard import Frames, Session
 from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.manual import asyncapi, entrance, page
 from queen.web.metrics import metrics, prometheus
@@ -141,14 +141,31 @@ def create_app(broker: Broker, traffic: Traffic) -> QuartTrio:
         view = partial(_own_view, broker, traffic, path, own)
         app.add_url_rule(path, path, view, methods=["GET"], provide_automatic_options=False)
 
+    frames = Frames()
+
     async def dashboard_view() -> None:
         scope: Any = websocket.scope
         link = scope["state"].get("link")
-        await Session(broker, traffic, websocket, lambda: link is not None and link.broken).run()
+        channel = _Channel(scope["state"])
+        await Session(broker, traffic, channel, frames, lambda: link is not None and link.broken).run()
 
     app.add_websocket(DASHBOARD, "dashboard", dashboard_view)
     app.register_error_handler(HTTPException, _told)
     return app
+
+
+class _Channel:
+    """Quart's WebSocket, and the way past it for frames that are the same for every client."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self._state = state
+        self.receive = websocket.receive
+        self.send = websocket.send
+        self.close = websocket.close
+
+    async def send_frames(self, data: bytes) -> None:
+        """Send frames as they are."""
+        await self._state["socket"].send_frames(data)
 
 
 async def _view(broker: Broker, route: Route, **names: str) -> Response:

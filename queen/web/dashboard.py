@@ -3,6 +3,7 @@
 The page speaks of the default group (G1), and so do its events: those of named groups are not told here.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, Literal, Protocol
@@ -29,11 +30,16 @@ from queen.notices import (
     SystemStatistics,
 )
 from queen.web.operation import Traffic
+from queen.web.socket import text_frame
 
 log = structlog.get_logger("queen.web")
 
 VERSION: Final = "v2"
 """Of the events, as the page has it."""
+AT_ONCE: Final = 256
+"""Events sent together to a client that has not had them yet: one step of the loop and one write for all of them."""
+KEPT_BYTES: Final = 4 * 1024 * 1024
+"""Frames that are kept for further clients."""
 GOING_AWAY: Final = 1001
 ACCIDENT: Final = 1011
 
@@ -46,6 +52,9 @@ class Channel(Protocol):
 
     async def send(self, data: str) -> None:
         """Send a message; one that can't be sent is lost."""
+
+    async def send_frames(self, data: bytes) -> None:
+        """The same for messages that are frames already, once one has been sent by `send`."""
 
     async def close(self, code: int, reason: str = "") -> None:
         """Close."""
@@ -165,6 +174,27 @@ def rendered(notice: Notice, sockets: int) -> str:
     return _encode(_Frame(event, data, _timestamp(notice.at))).decode()
 
 
+class Frames:
+    """Notices as frames, each made once for all the clients that are told it, who are rarely far apart."""
+
+    def __init__(self) -> None:
+        # The notice is kept beside its frame, so that no other can have its id meanwhile.
+        self._made: OrderedDict[int, tuple[Notice, bytes]] = OrderedDict()
+        self._size = 0
+
+    def of(self, notice: Notice, sockets: int) -> bytes:
+        """The frame of a notice, see `rendered`."""
+        made = self._made.get(id(notice))
+        if made is not None:
+            return made[1]
+        frame = text_frame(rendered(notice, sockets).encode())
+        self._made[id(notice)] = notice, frame
+        self._size += len(frame)
+        while self._size > KEPT_BYTES:
+            self._size -= len(self._made.popitem(last=False)[1][1])
+        return frame
+
+
 # -- what clients say -------------------------------------------------------------------------------------
 
 
@@ -195,11 +225,14 @@ def understood(message: str | bytes | None) -> tuple[str, ...] | None:
 class Session:
     """One client. `gone` says that nothing reaches it any more."""
 
-    def __init__(self, broker: Broker, traffic: Traffic, channel: Channel, gone: Callable[[], bool]) -> None:
+    def __init__(
+        self, broker: Broker, traffic: Traffic, channel: Channel, frames: Frames, gone: Callable[[], bool]
+    ) -> None:
         self._feed = broker.feed
         self._notices = broker.feed.subscribe()
         self._traffic = traffic
         self._channel = channel
+        self._frames = frames
         self._gone = gone
         self._id = broker.new_id()
 
@@ -209,7 +242,8 @@ class Session:
         code = GOING_AWAY
         try:
             async with self._notices:
-                await self._send(Connected(at=feed.now(), connection_id=self._id))
+                connected = Connected(at=feed.now(), connection_id=self._id)
+                await self._channel.send(rendered(connected, self._traffic.sockets))
                 feed.publish(ClientConnected(at=feed.now(), client_id=self._id), but=self._notices)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._listen)
@@ -224,9 +258,15 @@ class Session:
         await self._channel.close(code)
 
     async def _tell(self) -> None:
-        async for notice in self._notices:
-            if not (isinstance(notice, MessageNotice) and notice.group is not None):
-                await self._send(notice)
+        while notices := await self._notices.batch(AT_ONCE):
+            sockets = self._traffic.sockets
+            frames = [
+                self._frames.of(notice, sockets)
+                for notice in notices
+                if not (isinstance(notice, MessageNotice) and notice.group is not None)
+            ]
+            if frames:
+                await self._channel.send_frames(b"".join(frames))
             if self._gone():
                 return
 
@@ -249,6 +289,3 @@ class Session:
     async def _leave(self, session: trio.CancelScope) -> None:
         await self._traffic.stopping.wait()
         session.cancel()
-
-    async def _send(self, notice: Notice) -> None:
-        await self._channel.send(rendered(notice, self._traffic.sockets))

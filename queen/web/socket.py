@@ -34,6 +34,16 @@ def asks_for_socket(request: h11.Request) -> bool:
     return request.method == b"GET" and upgrade == b"websocket" and b"upgrade" in tokens
 
 
+def text_frame(text: bytes) -> bytes:
+    """A whole text message as the frame that a server sends (RFC 6455, 5.2): the same for every client."""
+    size = len(text)
+    if size < 126:
+        return bytes((0x81, size)) + text
+    if size < 1 << 16:
+        return b"\x81\x7e" + size.to_bytes(2) + text
+    return b"\x81\x7f" + size.to_bytes(8) + text
+
+
 class Socket(WSStream):
     """See the module. `config.websocket_ping_interval` is in seconds, `websocket_max_message_size` in bytes."""
 
@@ -62,9 +72,16 @@ class Socket(WSStream):
         if message is None:
             self._pinging.cancel()
 
+    async def send_frames(self, data: bytes) -> None:
+        """Frames that need nothing more. Always lets others run, as `app_send` does."""
+        await trio.lowlevel.checkpoint()
+        if self.state is ASGIWebsocketState.CONNECTED and self.connection.state is ConnectionState.OPEN:
+            await self.send(Data(stream_id=self.stream_id, data=data))
+
     async def _accept(self, message: Any) -> None:
         # A small compressed frame can unpack to hundreds of megabytes.
         self.handshake.extensions = None
+        self.scope["state"]["socket"] = self  # for whoever has frames, see `send_frames`
         await super()._accept(message)
 
     async def _handle_events(self) -> None:

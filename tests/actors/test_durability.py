@@ -9,7 +9,7 @@ import trio
 
 from queen import Acknowledgement, Broker, NewMessage
 from queen.actors.keeper import CHECKPOINT
-from queen.errors import Conflict, ShuttingDown, StoreFailed, StoreFull, Unavailable
+from queen.errors import Conflict, NotFound, ShuttingDown, StoreFailed, StoreFull, Unavailable
 from queen.opening import _cause
 from queen.store.format import pack_row, unpack_row
 from queen.store.journal import Change, Edit, Table
@@ -392,3 +392,27 @@ async def test_rows_of_another_version_are_made_anew(autojump_clock: Any) -> Non
     journal.commit(journal.head, [], [Change(Table.PARTITIONS, u64(1), pack_row([99, "unreadable"]))])
     async with opened(journal.reopened()) as queen:
         assert [message.transaction_id for message in await queen.pop("q")] == ["t"]
+
+
+async def test_what_is_not_found_is_gone_for_good(autojump_clock: Any) -> None:
+    """Law 3: who repeats a deletion whose answer was lost takes "not found" for done, so it waits for the sync."""
+    disk = Gate()
+    disk.open()
+    async with opened(runner=disk.run) as queen:
+        await queen.push("q", 1, transaction_id="t")
+        disk.close()
+        with trio.move_on_after(1):
+            await queen.messages.delete("t")
+        with trio.move_on_after(1) as scope:
+            await queen.messages.delete("t")
+        assert scope.cancelled_caught
+        with trio.move_on_after(1):
+            await queen.delete_queue("q")
+        with trio.move_on_after(1) as scope:
+            await queen.delete_queue("q")
+        assert scope.cancelled_caught
+        disk.open()
+        with pytest.raises(NotFound):
+            await queen.messages.delete("t")
+        with pytest.raises(NotFound):
+            await queen.delete_queue("q")
