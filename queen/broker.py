@@ -159,20 +159,13 @@ class Broker:
             subscription_mode=subscription_mode,
             subscription_from=subscription_from,
         )
-        engine, request = self._pop_request(wanted, caller, wait)
-        longest = min(max(float(timeout), 0.0), MAX_WAIT_S)
-        found = engine.core.catalogue.queues.get(queue) if queue is not None else None
-        if found is not None and found.options.max_wait_time_seconds:
-            longest = min(longest, found.options.max_wait_time_seconds)  # O6
-        return self._delivery(engine, request, await engine.pop(request, longest))
+        return await self.pop_soon(wanted, wait=wait, timeout=timeout, caller=caller)
 
-    def pop_soon(self, wanted: Wanted, *, caller: Caller = _LIBRARY) -> Reply[Delivery]:
-        """A `pop` that does not wait, as `push_soon` is to `push_many`: whoever asks has to take what comes, or give it
-        back with `release_nowait`."""
-        engine, request = self._pop_request(wanted, caller, wait=False)
-        return engine.pop_now(request).map(partial(self._delivery, engine, request))
-
-    def _pop_request(self, wanted: Wanted, caller: Caller, wait: bool) -> tuple[Engine, PopRequest]:
+    def pop_soon(
+        self, wanted: Wanted, *, wait: bool = False, timeout: float = 30.0, caller: Caller = _LIBRARY
+    ) -> Reply[Delivery]:
+        """`pop`, as `push_soon` is to `push_many`. Left, the reply gives everything back; a delivery that it brought
+        can be given back with `release_nowait`."""
         scope = Scope(wanted.queue, wanted.partition, wanted.namespace, wanted.task)
         check_scope(*scope)
         check_pop(wanted.group, wanted.batch, wanted.partitions, wanted.worker, wanted.subscription_mode)
@@ -190,7 +183,12 @@ class Broker:
             new_only=wanted.subscription_mode == "new" or wanted.subscription_from == "now",
             from_at=instant_of(wanted.subscription_from),
         )
-        return self._running(), request
+        engine = self._running()
+        longest = min(max(float(timeout), 0.0), MAX_WAIT_S)
+        found = None if wanted.queue is None else engine.core.catalogue.queues.get(wanted.queue)
+        if found is not None and found.options.max_wait_time_seconds:
+            longest = min(longest, found.options.max_wait_time_seconds)  # O6
+        return engine.pop(request, longest).map(partial(self._delivery, engine, request))
 
     def _delivery(self, engine: Engine, request: PopRequest, answer: list[Granted] | Nothing) -> Delivery:
         if isinstance(answer, Nothing):

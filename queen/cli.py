@@ -1,13 +1,11 @@
-"""The command line: arguments and logging, then one call for each command. No rules and no protocol here."""
+"""The command line: arguments, then one call for each command. No rules and no protocol here."""
 
 import gc
-import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TextIO, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -18,9 +16,11 @@ import trio
 
 from queen.broker import Broker
 from queen.errors import FolderLocked, Invalid, NotFound, QueenError, Unavailable
+from queen.logs import configure_logging
 from queen.opening import open_broker
 from queen.settings import DEFAULTS, SETTINGS, Setting, Settings
 from queen.store.keyring import NO_KEYS, KeyRing, add_key, key_name, new_key
+from queen.token_commands import tokens
 from queen.web.process import raise_file_limit
 
 log = structlog.get_logger("queen")
@@ -37,7 +37,19 @@ KEY_VARIABLE: Final = "QUEEN_ENCRYPTION_KEY"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    """The commands, which end with one line for what an operator can mend."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except (QueenError, OSError) as error:
+            _explain(error)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 def main() -> None:
     """Queen, a durable message queue."""
 
@@ -84,8 +96,6 @@ def serve(**values: Any) -> None:
         trio.run(_serve, settings, strict_exception_groups=True)
     except BaseExceptionGroup as group:
         _explain(_only(group))
-    except (QueenError, OSError) as error:
-        _explain(error)
 
 
 async def _serve(settings: Settings) -> None:
@@ -146,16 +156,13 @@ async def compact_every(broker: Broker, hours: float) -> None:
 @main.command()
 @click.option("--data", default=DEFAULTS.data, envvar="QUEEN_DATA", show_default=True, help="folder that nobody serves")
 @click.option("--url", help="of a server that runs: it does the work, and goes on serving")
-def compact(data: str, url: str | None) -> None:
+@click.option("--token", envvar="QUEEN_TOKEN", show_envvar=True, help="the server's, of role admin")
+def compact(data: str, url: str | None, token: str | None) -> None:
     """Make the file of a data folder anew: deleted payloads are physically gone, and the disk gets their space."""
-    try:
-        if url is None and not Path(data).is_dir():
-            raise NotFound(f"there is no data folder {data}")
-        before, after = trio.run(_compact_here, data) if url is None else _compact_at(url)
-    except (QueenError, OSError) as error:
-        _explain(error)
-    else:
-        click.echo(f"{before} bytes before, {after} bytes after")
+    if url is None and not Path(data).is_dir():
+        raise NotFound(f"there is no data folder {data}")
+    before, after = trio.run(_compact_here, data) if url is None else _compact_at(url, token)
+    click.echo(f"{before} bytes before, {after} bytes after")
 
 
 async def _compact_here(data: str) -> tuple[int, int]:
@@ -166,8 +173,11 @@ async def _compact_here(data: str) -> tuple[int, int]:
         raise FolderLocked(f"{error} Ask the server instead, with --url.") from None
 
 
-def _compact_at(url: str) -> tuple[int, int]:
-    asked = Request(url.rstrip("/") + "/api/v1/compact", b"{}", {"Content-Type": "application/json"}, method="POST")
+def _compact_at(url: str, token: str | None) -> tuple[int, int]:
+    headers = {"Content-Type": "application/json"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    asked = Request(url.rstrip("/") + "/api/v1/compact", b"{}", headers, method="POST")
     try:
         with urlopen(asked) as reply:
             answer = msgspec.json.decode(reply.read())
@@ -190,6 +200,9 @@ def encryption_keys(settings: Settings) -> KeyRing:
     return KeyRing.from_text(given, KEY_VARIABLE)
 
 
+main.add_command(tokens)
+
+
 @main.group()
 def keys() -> None:
     """Make and list encryption keys."""
@@ -206,10 +219,7 @@ def keys_new(file: Path | None) -> None:
     if file is None:
         click.echo(key)
         return
-    try:
-        add_key(file, key)
-    except (QueenError, OSError) as error:
-        _explain(error)
+    add_key(file, key)
     click.echo(f"{key_name(bytes.fromhex(key))} is the current key of {file}")
 
 
@@ -217,13 +227,9 @@ def keys_new(file: Path | None) -> None:
 @_KEY_FILE
 def keys_list(file: Path | None) -> None:
     """Print the names of the keys in a key file, or else in QUEEN_ENCRYPTION_KEY: never the keys."""
-    try:
-        ring = encryption_keys(Settings(encryption_key_file=str(file or "")))
-    except (QueenError, OSError) as error:
-        _explain(error)
-    else:
-        for name in ring:
-            click.echo(f"{name} {'current' if name == ring.current else 'for reading'}")
+    ring = encryption_keys(Settings(encryption_key_file=str(file or "")))
+    for name in ring:
+        click.echo(f"{name} {'current' if name == ring.current else 'for reading'}")
 
 
 def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -242,43 +248,3 @@ def _explain(error: BaseException) -> None:
         where = f"{error.filename}: " if error.filename else ""
         raise click.ClickException(f"{where}{error.strerror or error}") from None
     raise error
-
-
-class _Log:
-    """Standard error as far as it can be written: a full disk or a closed pipe there must not end the server."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def write(self, text: str) -> None:
-        """Write, or lose the text."""
-        with suppress(OSError, ValueError):
-            self._file.write(text)
-
-    def flush(self) -> None:
-        """Flush, or lose what is buffered."""
-        with suppress(OSError, ValueError):
-            self._file.flush()
-
-
-def configure_logging(settings: Settings) -> None:
-    """Log to standard error: lines for people on a terminal, else JSON. Tracebacks never show local values."""
-    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
-    console = settings.log_format == "console" or (settings.log_format == "auto" and sys.stderr.isatty())
-    shape: list[Any] = (
-        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)]
-        if console
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *shape,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=_Log(sys.stderr)),  # type: ignore[arg-type]
-        cache_logger_on_first_use=True,
-    )
-    # Hypercorn logs through the standard library: only what is alarming.
-    logging.basicConfig(level=max(level, logging.WARNING), stream=sys.stderr)

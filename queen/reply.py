@@ -1,8 +1,8 @@
 """An answer to come: what a request that takes a commit returns at once, to be waited for or to call back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import trio
 
@@ -11,15 +11,16 @@ U = TypeVar("U")
 
 
 class Reply(Generic[T]):
-    """An answer that comes once; setting it again changes nothing. Whoever asked waits for it, or leaves a callback:
-    an answer that needs no task to wait for it costs no task switch."""
+    """An answer that comes once; setting it again changes nothing. Whoever asked awaits it, or leaves a callback: an
+    answer that needs no task to wait for it costs no task switch."""
 
-    __slots__ = ("_callbacks", "_error", "_value", "is_set")
+    __slots__ = ("_callbacks", "_error", "_on_leave", "_value", "is_set")
 
     def __init__(self) -> None:
         self._value: T | None = None
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[], object]] = []
+        self._on_leave: Callable[[], None] | None = None
         self.is_set = False
 
     def set(self, value: T) -> None:
@@ -44,6 +45,7 @@ class Reply(Generic[T]):
     def map(self, make: Callable[[T], U]) -> "Reply[U]":
         """What `make` makes of the answer. Errors stay as they are, and one that `make` raises is an answer, too."""
         made: Reply[U] = Reply()
+        made._on_leave = self._on_leave
         self.then(lambda: made.settle(lambda: make(self.result())))
         return made
 
@@ -62,20 +64,40 @@ class Reply(Generic[T]):
             raise self._error.with_traceback(None)  # shared with others, whose frames it would keep
         return self._value  # type: ignore[return-value]  # set by `set`
 
+    def leaving(self, on_leave: Callable[[], None]) -> Self:
+        """What is to be done if nobody takes the answer."""
+        self._on_leave = on_leave
+        return self
+
+    def leave(self) -> None:
+        """Nobody takes the answer, be it there or not. The work goes on, unless its maker says otherwise."""
+        if self._on_leave is not None:
+            self._on_leave()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self.wait().__await__()
+
     async def wait(self) -> T:
-        """The answer. Cancelling leaves the work to go on; nobody hears of its answer then."""
-        if self.is_set:
-            await trio.lowlevel.checkpoint()
-        else:
-            wake = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
-
-            def leave(_: object) -> trio.lowlevel.Abort:
-                self._callbacks.remove(wake)
-                return trio.lowlevel.Abort.SUCCEEDED
-
-            self._callbacks.append(wake)
-            await trio.lowlevel.wait_task_rescheduled(leave)
+        """The answer. Cancelled, it is left."""
+        try:
+            if self.is_set:
+                await trio.lowlevel.checkpoint()
+            else:
+                await self._sleep()
+        except trio.Cancelled:
+            self.leave()
+            raise
         return self.result()
+
+    async def _sleep(self) -> None:
+        wake = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self._callbacks.remove(wake)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._callbacks.append(wake)
+        await trio.lowlevel.wait_task_rescheduled(abort)
 
     def _call(self) -> None:
         callbacks, self._callbacks = self._callbacks, []

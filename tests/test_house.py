@@ -27,7 +27,11 @@ ROOMS: dict[str, set[str]] = {
     "reply": set(),
     "clock": set(),
     "settings": set(),
-    "store": {"store", "clock"},
+    "logs": {"settings"},
+    "private": set(),
+    "tokens": {"private"},
+    "token_commands": {"clock", "settings", "tokens"},
+    "store": {"store", "clock", "private"},
     "actors": {"actors", "store", "clock", "reply"},
     "renewals": set(),
     "leased": {"renewals", "consumer"},  # the consumer for its type alone
@@ -40,10 +44,10 @@ ROOMS: dict[str, set[str]] = {
         *("actors", "clock", "checks", "condition", "consumer", "groups", "renewals", "reply", "reports", "stored")
     },
     "opening": {"broker", "actors", "store", "clock"},
-    "web": {"web", "broker", "checks", "reply", "settings"},
-    "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "store"},
+    "web": {"web", "broker", "checks", "reply", "settings", "tokens"},
+    "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "reply", "store"},
     "__main__": {"cli"},
-    "cli": {"opening", "broker", "web", "settings", "store"},
+    "cli": {"logs", "opening", "broker", "web", "settings", "store", "token_commands"},
 }
 PURE = re.compile(r"(.*_rules|.*_state|format|chain|waiting|journal)\.py")
 IMPURE = {"trio", "time", "random", "uuid", "logging", "os", "structlog", "lmdb"}

@@ -23,6 +23,7 @@ from queen.actors.feed import Feed
 from queen.actors.keeper import Keeper
 from queen.actors.mailbox import Granted, Part, PopRequest, Work, retry_later
 from queen.actors.partition_state import Partition, evolve
+from queen.actors.patience import Patience
 from queen.actors.pulse import Pulse
 from queen.actors.recovery import Recovery
 from queen.actors.residents import Residents
@@ -74,6 +75,7 @@ class Engine:
         self.eraser: Eraser
         self.house: Residents
         self.router: Router
+        self.patience: Patience
 
     async def run(self, task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """Recover, then serve until `stop`. Raises what ended it otherwise, alone in an exception group."""
@@ -86,8 +88,10 @@ class Engine:
                     await Recovery(self.core, self.house).run()
                     keeper = self.keeper = Keeper(self.core, self.house, self._compute)
                     eraser = self.eraser = Eraser(self.core, self._compute)
+                    self.patience = Patience(self.router.expire)
                     writing.start_soon(self.core.writer.run)
                     acting.start_soon(self.router.run)
+                    acting.start_soon(self.patience.run)
                     acting.start_soon(ticker.run)
                     acting.start_soon(self.house.run)
                     acting.start_soon(keeper.run)
@@ -142,28 +146,23 @@ class Engine:
         plan = AckPlan(self.core, entries)
         return self._begin(plan.parts(), caller, plan.settlements)
 
-    def pop_now(self, request: PopRequest) -> Reply[list[Granted] | Nothing]:
-        """Serve a pop that does not wait, for an asker who will be there."""
+    def pop(self, request: PopRequest, timeout: float) -> Reply[list[Granted] | Nothing]:
+        """Serve a pop; a waiting one for up to `timeout` seconds. Left, it gives everything back (L8)."""
         self.check_open()
         asked_at = trio.current_time()
         self._open(request.reply)
         self.router.pop(request)
-        return request.reply.map(lambda found: self._popped(found, asked_at))
+        if request.wait:
+            self.patience.add(request, asked_at + timeout)
+            request.reply.then(self.patience.over)
+        answer = request.reply.map(lambda found: self._popped(found, asked_at))
+        return answer.leaving(partial(self._leave, request))
 
-    async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
-        """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
-        self.check_open()
-        asked_at = trio.current_time()
-        self.router.pop(request)
-        try:
-            if request.wait:
-                with trio.move_on_after(timeout):
-                    return self._popped(await self._ask(request.reply), asked_at)
-                self.router.expire(request)
-            return self._popped(await self._ask(request.reply), asked_at)
-        except trio.Cancelled:
-            self.router.leave(request)
-            raise
+    def _leave(self, request: PopRequest) -> None:
+        self.router.leave(request)
+        self._close(request.reply)
+        if request.wait and not request.reply.is_set:
+            self.patience.over()
 
     def _popped(self, found: list[Granted] | Nothing, asked_at: float) -> list[Granted] | Nothing:
         if not isinstance(found, Nothing):

@@ -17,19 +17,18 @@ def read_granted(core: Core, granted: list[Granted], group: str | None) -> Itera
     Raises `SealBroken` for one that does not open."""
     shift = core.clock.shift()
     for slot, grant in granted:
-        options = slot.queue.options
-        lease = uuid_text(int.from_bytes(grant.lease))
-        partition_id = uuid_text(int.from_bytes(slot.id))
+        queue, partition, options = slot.queue.name, slot.name, slot.queue.options
+        lease, partition_id = uuid_text(int.from_bytes(grant.lease)), uuid_text(int.from_bytes(slot.id))
+        locked_at, expires_at = grant.leased_at + shift, grant.expires_at + shift
         for run, retry_counts in _by_record(core, slot, grant):
             record = core.records.read(run.seq)
             pushed = record.pushed
             assert pushed is not None, "a run points at its record"
             base = int.from_bytes(pushed.base)
             ids = [message_id(base, position - run.first) for position, _ in retry_counts]
+            texts = uuid_pairs(ids)
             delivered: list[tuple[str, Place]] = []
-            for (position, retry_count), number, (id, generated) in zip(
-                retry_counts, ids, uuid_pairs(ids), strict=True
-            ):
+            for (position, retry_count), number, (id, generated) in zip(retry_counts, ids, texts, strict=True):
                 index = position - run.first
                 payload = record.payload(index)
                 if payload is None or position in slot.deleted:
@@ -42,16 +41,16 @@ def read_granted(core: Core, granted: list[Granted], group: str | None) -> Itera
                 yield Message(
                     id=id,
                     transaction_id=name,
-                    queue=slot.queue.name,
-                    partition=slot.name,
+                    queue=queue,
+                    partition=partition,
                     partition_id=partition_id,
                     payload=payload,
                     retry_count=retry_count,
                     priority=options.priority,
                     created_at=run.shown_at,
-                    locked_at=grant.leased_at + shift,
+                    locked_at=locked_at,
                     lease_id=lease,
-                    lease_expires_at=grant.expires_at + shift,
+                    lease_expires_at=expires_at,
                     consumer_group=group,
                     trace_id=pushed.trace_ids[index] if pushed.trace_ids else None,
                     lease_time=options.lease_time,

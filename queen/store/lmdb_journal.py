@@ -18,8 +18,8 @@ import lmdb
 from queen.errors import Conflict, FormatUnknown, StoreFailed, StoreFull
 from queen.store.journal import Edit, Room, Table
 from queen.store.lmdb_compact import LmdbCompaction, Watch, remove_unfinished
-from queen.store.lmdb_file import open_environment, unmap_pages
-from queen.store.lmdb_rows import KEY, PAGE_HEADER, Databases, Transaction, append, databases, edit
+from queen.store.lmdb_file import of_sound_pages, open_environment, unmap_pages
+from queen.store.lmdb_rows import KEY, PAGE_HEADER, Databases, Transaction, append, databases, edit, unseal
 
 MAP_SIZE: Final = 1 << 40
 """Address space, not disk: the file grows as it is written."""
@@ -89,10 +89,12 @@ class LmdbJournal:
     @property
     def head(self) -> int:
         """The number of the last frame, 0 for an empty journal. Read anew where somebody else is the writer."""
-        if self._readonly:
-            with self._reading() as txn:
-                return self._last(txn)
-        return self._head
+        return self._read_head() if self._readonly else self._head
+
+    @of_sound_pages
+    def _read_head(self) -> int:
+        with self._reading() as txn:
+            return self._last(txn)
 
     @property
     def epoch(self) -> int:
@@ -195,6 +197,7 @@ class LmdbJournal:
 
     # -- reading ------------------------------------------------------------------------------------------
 
+    @of_sound_pages
     def frame(self, seq: int) -> bytes | None:
         """The frame of that number, or None."""
         with self._reading() as txn:
@@ -216,6 +219,7 @@ class LmdbJournal:
             yield from page
             after = page[-1][0]
 
+    @of_sound_pages
     def _read_page(self, start: int) -> list[tuple[int, bytes]]:
         page: list[tuple[int, bytes]] = []
         parts: list[bytes] = []
@@ -237,13 +241,16 @@ class LmdbJournal:
         page.append((latest, b"".join(parts)))
         return page
 
+    @of_sound_pages
     def get(self, table: Table, key: bytes) -> bytes | None:
         """The value under exactly this key, or None."""
         if not key:
             return None
         with self._reading() as txn:
-            return txn.get(key, db=self._tables[table])
+            stored = txn.get(key, db=self._tables[table])
+        return None if stored is None else unseal(table, key, stored)
 
+    @of_sound_pages
     def floor(self, table: Table, key: bytes) -> tuple[bytes, bytes] | None:
         """The row with the greatest key that is at most `key`, or None."""
         if not key:
@@ -251,11 +258,14 @@ class LmdbJournal:
         with self._reading() as txn:
             cursor = txn.cursor(self._tables[table])
             found = cursor.set_range(key)
-            if found and cursor.key() == key:
-                return cursor.item()
-            found = cursor.prev() if found else cursor.last()
-            return cursor.item() if found else None
+            if not found or cursor.key() != key:
+                found = cursor.prev() if found else cursor.last()
+            if not found:
+                return None
+            lower, stored = cursor.item()
+        return lower, unseal(table, lower, stored)
 
+    @of_sound_pages
     def scan(
         self, table: Table, start: bytes, stop: bytes | None = None, limit: int = 1000
     ) -> list[tuple[bytes, bytes]]:
@@ -265,10 +275,10 @@ class LmdbJournal:
             cursor = txn.cursor(self._tables[table])
             if not (cursor.set_range(start) if start else cursor.first()):
                 return rows
-            for row in islice(cursor, limit):
-                if stop is not None and row[0] >= stop:
+            for key, stored in islice(cursor, limit):
+                if stop is not None and key >= stop:
                     break
-                rows.append(row)
+                rows.append((key, unseal(table, key, stored)))
         return rows
 
     def _reading(self) -> Transaction:
@@ -278,11 +288,10 @@ class LmdbJournal:
             # The writer, another process, has grown the map; 0 takes over its size.
             self._env.set_mapsize(0)
             return self._env.begin()
-        except lmdb.Error as error:
-            raise StoreFailed(f"The journal can't be read: {error}.") from error
 
     # -- housekeeping -------------------------------------------------------------------------------------
 
+    @of_sound_pages
     def room(self) -> Room:
         """What is left on the disk and in the map; cheap enough to ask at every commit.
 
@@ -354,6 +363,7 @@ class LmdbJournal:
                 self._closed = True
                 self._env.close()
 
+    @of_sound_pages
     def _start(self) -> None:
         # A process that was killed leaves its readers behind, and with them the pages that they pinned.
         self._env.reader_check()

@@ -6,6 +6,7 @@ client that does not read, restarts a task for each request's idle time, and ans
 
 import os
 import select
+import ssl
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -22,8 +23,10 @@ from hypercorn.utils import parse_socket_addr
 
 from queen.broker import Broker
 from queen.settings import Settings
+from queen.web.access import Access
 from queen.web.exchange import CLOSE, CORS, Answer, Callers, refusal, too_large
-from queen.web.lane import Date, Lane
+from queen.web.http import Date
+from queen.web.lane import Lane
 from queen.web.operation import Traffic
 from queen.web.reactor import Reactor
 from queen.web.socket import Socket, asks_for_socket
@@ -40,22 +43,27 @@ class House(NamedTuple):
     app: AppWrapper
     broker: Broker
     settings: Settings
+    access: Access
     traffic: Traffic
     callers: Callers
     config: Config
     context: WorkerContext
     date: Date
     reactor: Reactor | None
+    tls: ssl.SSLContext | None
 
 
 class Connection:
     """Serves one stream until either side is done with it."""
 
-    def __init__(self, house: House, stream: trio.SocketStream) -> None:
+    def __init__(self, house: House, transport: trio.SocketStream) -> None:
         self.broken = False
         self._house = house
         self._settings = house.settings
-        self._stream = stream
+        self._transport = transport
+        self._stream: trio.SocketStream | trio.SSLStream[trio.SocketStream] = transport
+        if house.tls is not None:
+            self._stream = trio.SSLStream(transport, house.tls, server_side=True, https_compatible=True)
         self._idle = True
         self._idle_since = trio.current_time()
         self._reading = trio.CancelScope()
@@ -74,7 +82,7 @@ class Connection:
             return True
         try:
             poll = select.poll()
-            poll.register(self._stream.socket.fileno(), _GONE)
+            poll.register(self._transport.socket.fileno(), _GONE)
             return bool(poll.poll(0))
         except (OSError, ValueError):
             return True
@@ -154,7 +162,7 @@ class Connection:
 
     def abort(self) -> None:
         """Close now, whatever is under way: even a shielded send ends when its socket does."""
-        self._stream.socket.close()
+        self._transport.socket.close()
         self._running.cancel()
 
     async def run(self) -> None:
@@ -162,7 +170,8 @@ class Connection:
         self._house.traffic.connections += 1
         try:
             with self._running:
-                await self._serve()
+                if await self._shake_hands():
+                    await self._serve()
                 await self._linger()
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass
@@ -171,16 +180,26 @@ class Connection:
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self._stream)
 
+    async def _shake_hands(self) -> bool:
+        """Whether the client speaks TLS as it should, where it should."""
+        if isinstance(self._stream, trio.SSLStream):
+            with trio.move_on_after(self._settings.keep_alive) as scope:
+                await self._stream.do_handshake()
+            self.broken = scope.cancelled_caught
+        return not self.broken
+
     async def _serve(self) -> None:
         house = self._house
-        socket = self._stream.socket
+        socket = self._transport.socket
         client = parse_socket_addr(socket.family, socket.getpeername())
         rest: bytes | None = None
         self.set_idle(True)
         if self._settings.fast_lane:
             address = client[0] if client else ""
             lane = Lane(
-                self, house.broker, house.settings, house.traffic, house.callers, house.date, address, house.reactor
+                *(self, house.broker, house.settings, house.access, house.traffic, house.callers, house.date, address),
+                # It reads and writes the socket itself, and would have to know TLS.
+                house.reactor if house.tls is None else None,
             )
             with self._reading:
                 rest = await lane.run()
@@ -193,7 +212,7 @@ class Connection:
                 house.context,
                 tasks,
                 ConnectionState({"link": self}),
-                False,
+                house.tls is not None,
                 client,
                 parse_socket_addr(socket.family, socket.getsockname()),
                 self._handle,
@@ -236,6 +255,9 @@ class Connection:
             return
         with trio.move_on_after(_LINGER, shield=True):
             try:
+                if isinstance(self._stream, trio.SSLStream):
+                    await self._stream.unwrap()
+                    return
                 await self._stream.send_eof()
                 while await self._stream.receive_some(_MAX_RECV):
                     pass
@@ -259,7 +281,10 @@ class Protocol(H11Protocol):
         if refused is not None:
             await self._refuse(refused, bare=request.method == b"HEAD")
         elif asks_for_socket(request):
-            await self._open_socket(request)
+            if all(value.isascii() for name, value in request.headers if name.startswith(b"sec-websocket-")):
+                await self._open_socket(request)
+            else:
+                await self._refuse(refusal(400, "not a valid WebSocket handshake"))  # Hypercorn fails on it
         else:
             await super()._create_stream(request)
 

@@ -6,7 +6,7 @@ The page speaks of the default group (G1), and so do its events: those of named 
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
@@ -29,6 +29,7 @@ from queen.notices import (
     QueueDepth,
     SystemStatistics,
 )
+from queen.web.access import Access, Permit
 from queen.web.operation import Traffic
 from queen.web.socket import text_frame
 
@@ -42,6 +43,9 @@ KEPT_BYTES: Final = 4 * 1024 * 1024
 """Frames that are kept for further clients."""
 GOING_AWAY: Final = 1001
 ACCIDENT: Final = 1011
+NOT_ALLOWED: Final = 1008
+TOKEN_TIME: Final = 5.0
+"""Seconds in which a client that showed no token in its handshake must say it."""
 
 
 class Channel(Protocol):
@@ -198,22 +202,29 @@ class Frames:
 # -- what clients say -------------------------------------------------------------------------------------
 
 
-class _Subscribe(msgspec.Struct):
-    type: Literal["subscribe"]
+class _Subscribe(msgspec.Struct, tag_field="type", tag="subscribe"):
     queues: list[str] | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Subscribe).decode
+class _Authenticate(msgspec.Struct, tag_field="type", tag="authenticate"):
+    token: str
 
 
-def understood(message: str | bytes | None) -> tuple[str, ...] | None:
-    """The queues of a `subscribe`, None where it is for all. Raises `Invalid` for anything else."""
+_decode: Final = msgspec.json.Decoder(_Subscribe | _Authenticate).decode
+
+
+def said(message: str | bytes | None) -> _Subscribe | _Authenticate:
+    """What a client says beside `ping`. Raises `Invalid` where it means nothing."""
     if not isinstance(message, str):
         raise Invalid("message", "is not a text frame")
     try:
-        queues = _decode(message).queues
+        return _decode(message)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise Invalid("message", f"is neither 'ping' nor a subscription ({error})") from None
+
+
+def _wanted(queues: list[str] | None) -> tuple[str, ...] | None:
+    """The queues of a `subscribe`, None where it is for all. Raises `Invalid`."""
     if queues is None:
         return None
     return tuple(dict.fromkeys(check_name(queue, f"queues[{index}]") for index, queue in enumerate(queues)))
@@ -222,11 +233,44 @@ def understood(message: str | bytes | None) -> tuple[str, ...] | None:
 # -- a connection -----------------------------------------------------------------------------------------
 
 
+class Guest:
+    """Who a client is: known from its handshake (`permit`), or still to say its token."""
+
+    def __init__(self, access: Access, permit: Permit | None) -> None:
+        self._access = access
+        self._permit = permit
+
+    async def admitted(self, channel: Channel) -> bool:
+        """Whether the client may listen; one that has to show a token does so now, or never."""
+        if self._permit is None:
+            with trio.move_on_after(TOKEN_TIME):
+                message = await channel.receive()
+                try:
+                    shown = said(message)
+                except Invalid:
+                    return False
+                if isinstance(shown, _Authenticate):
+                    found = self._access.recognise(b"Bearer " + shown.token.encode())
+                    self._permit = found if isinstance(found, Permit) else None
+        return self._permit is not None
+
+    async def expelled(self) -> None:
+        """Return when the client may no longer listen."""
+        assert self._permit is not None, "only who was admitted can be expelled"
+        await self._access.ended(self._permit)
+
+
 class Session:
     """One client. `gone` says that nothing reaches it any more."""
 
     def __init__(
-        self, broker: Broker, traffic: Traffic, channel: Channel, frames: Frames, gone: Callable[[], bool]
+        self,
+        broker: Broker,
+        traffic: Traffic,
+        channel: Channel,
+        frames: Frames,
+        gone: Callable[[], bool],
+        guest: Guest,
     ) -> None:
         self._feed = broker.feed
         self._notices = broker.feed.subscribe()
@@ -234,12 +278,20 @@ class Session:
         self._channel = channel
         self._frames = frames
         self._gone = gone
+        self._guest = guest
         self._id = broker.new_id()
+        self._code = GOING_AWAY
 
     async def run(self) -> None:
-        """Serve until the client leaves (which cancels this) or the server stops."""
+        """Serve until the client leaves (which cancels this), may no longer listen, or the server stops."""
+        if not await self._guest.admitted(self._channel):
+            await self._channel.close(NOT_ALLOWED, "a token is needed")
+            return
+        await self._serve()
+        await self._channel.close(self._code)
+
+    async def _serve(self) -> None:
         feed = self._feed
-        code = GOING_AWAY
         try:
             async with self._notices:
                 connected = Connected(at=feed.now(), connection_id=self._id)
@@ -248,14 +300,14 @@ class Session:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._listen)
                     nursery.start_soon(self._leave, nursery.cancel_scope)
+                    nursery.start_soon(self._expel, nursery.cancel_scope)
                     await self._tell()
                     nursery.cancel_scope.cancel()
         except Exception:
             log.exception("a WebSocket failed")
-            code = ACCIDENT
+            self._code = ACCIDENT
         finally:
             feed.publish(ClientDisconnected(at=feed.now(), client_id=self._id))
-        await self._channel.close(code)
 
     async def _tell(self) -> None:
         while notices := await self._notices.batch(AT_ONCE):
@@ -279,7 +331,10 @@ class Session:
                 await self._channel.send("pong")
                 continue
             try:
-                queues = understood(message)
+                wanted = said(message)
+                if isinstance(wanted, _Authenticate):
+                    continue  # known already, or nobody has to be
+                queues = _wanted(wanted.queues)
             except Invalid as error:
                 self._notices.say(Misunderstood(at=self._feed.now(), error=str(error)))
             else:
@@ -288,4 +343,9 @@ class Session:
 
     async def _leave(self, session: trio.CancelScope) -> None:
         await self._traffic.stopping.wait()
+        session.cancel()
+
+    async def _expel(self, session: trio.CancelScope) -> None:
+        await self._guest.expelled()
+        self._code = NOT_ALLOWED
         session.cancel()

@@ -3,8 +3,6 @@
 from functools import partial
 from typing import NamedTuple
 
-from msgspec import structs
-
 from queen.broker import Broker
 from queen.errors import Invalid, TransactionRefused
 from queen.messages import Delivery, Wanted
@@ -14,44 +12,27 @@ from queen.web import parse, render
 from queen.web.exchange import Answer, Asked
 
 
-def push_soon(broker: Broker, asked: Asked) -> Reply[Answer]:
+def push(broker: Broker, asked: Asked) -> Reply[Answer]:
     """`POST /api/v1/push`: all items or none (P1). Not waited for, it may have happened; ids make repeats safe."""
     return broker.push_soon(parse.messages(asked.body), caller=asked.caller).map(render.pushed)
 
 
-async def push(broker: Broker, asked: Asked) -> Answer:
-    """The same, waited for."""
-    return await push_soon(broker, asked).wait()
+def pop_partition(broker: Broker, asked: Asked) -> Reply[Answer]:
+    """`GET /api/v1/pop/queue/:queue/partition/:partition`."""
+    return _pop(broker, asked, Scope(asked.name("queue"), asked.name("partition")))
 
 
-def pop_partition_soon(broker: Broker, asked: Asked) -> Reply[Answer]:
-    """`GET /api/v1/pop/queue/:queue/partition/:partition`, without `wait`."""
-    return _pop_soon(broker, asked, Scope(asked.name("queue"), asked.name("partition")))
+def pop_queue(broker: Broker, asked: Asked) -> Reply[Answer]:
+    """`GET /api/v1/pop/queue/:queue`: the partition that waits longest (O3)."""
+    return _pop(broker, asked, Scope(asked.name("queue")))
 
 
-async def pop_partition(broker: Broker, asked: Asked) -> Answer:
-    """The same, with or without."""
-    return await _pop(broker, asked, Scope(asked.name("queue"), asked.name("partition")))
-
-
-def pop_queue_soon(broker: Broker, asked: Asked) -> Reply[Answer]:
-    """`GET /api/v1/pop/queue/:queue`: the partition that waits longest (O3), without `wait`."""
-    return _pop_soon(broker, asked, Scope(asked.name("queue")))
-
-
-async def pop_queue(broker: Broker, asked: Asked) -> Answer:
-    """The same, with or without."""
-    return await _pop(broker, asked, Scope(asked.name("queue")))
-
-
-def pop_filtered_soon(broker: Broker, asked: Asked) -> Reply[Answer]:
-    """`GET /api/v1/pop`: over all queues of a namespace, a task, or both (O4), without `wait`."""
-    return _pop_soon(broker, asked, _filter(asked))
-
-
-async def pop_filtered(broker: Broker, asked: Asked) -> Answer:
-    """The same, with or without."""
-    return await _pop(broker, asked, _filter(asked))
+def pop_filtered(broker: Broker, asked: Asked) -> Reply[Answer]:
+    """`GET /api/v1/pop`: over all queues of a namespace, a task, or both (O4)."""
+    query = asked.query
+    if "namespace" not in query and "task" not in query:
+        raise Invalid("namespace", "or task is required, or a queue in the path")
+    return _pop(broker, asked, Scope(None, None, query.get("namespace"), query.get("task")))
 
 
 class Scope(NamedTuple):
@@ -63,21 +44,15 @@ class Scope(NamedTuple):
     task: str | None = None
 
 
-def _filter(asked: Asked) -> Scope:
+def _pop(broker: Broker, asked: Asked, scope: Scope) -> Reply[Answer]:
     query = asked.query
-    if "namespace" not in query and "task" not in query:
-        raise Invalid("namespace", "or task is required, or a queue in the path")
-    return Scope(None, None, query.get("namespace"), query.get("task"))
-
-
-def _wanted(asked: Asked, scope: Scope) -> Wanted:
-    query = asked.query
-    return Wanted(
+    auto_ack = parse.boolean(query, "autoAck")
+    wanted = Wanted(
         queue=scope.queue,
         partition=scope.partition,
         namespace=scope.namespace,
         task=scope.task,
-        auto_ack=parse.boolean(query, "autoAck"),
+        auto_ack=auto_ack,
         group=query.get("consumerGroup"),
         batch=parse.count(query, "batch"),
         partitions=parse.count(query, "partitions"),
@@ -85,19 +60,9 @@ def _wanted(asked: Asked, scope: Scope) -> Wanted:
         subscription_mode=query.get("subscriptionMode"),
         subscription_from=parse.subscription_from(query),
     )
-
-
-async def _pop(broker: Broker, asked: Asked, scope: Scope) -> Answer:
-    wanted = _wanted(asked, scope)
-    wait, timeout = parse.boolean(asked.query, "wait"), parse.timeout(asked.query)
-    delivery = await broker.pop(**structs.asdict(wanted), wait=wait, timeout=timeout, caller=asked.caller)
-    return _delivered(broker, wanted.auto_ack, delivery)
-
-
-def _pop_soon(broker: Broker, asked: Asked, scope: Scope) -> Reply[Answer]:
-    wanted = _wanted(asked, scope)
-    parse.timeout(asked.query)  # of no use here, but not to be nonsense either
-    return broker.pop_soon(wanted, caller=asked.caller).map(partial(_delivered, broker, wanted.auto_ack))
+    wait, timeout = parse.boolean(query, "wait"), parse.timeout(query)
+    delivery = broker.pop_soon(wanted, wait=wait, timeout=timeout, caller=asked.caller)
+    return delivery.map(partial(_delivered, broker, auto_ack))
 
 
 def _delivered(broker: Broker, auto_ack: bool, delivery: Delivery) -> Answer:
@@ -118,26 +83,16 @@ def _worker(asked: Asked) -> str | None:
     return None
 
 
-def ack_soon(broker: Broker, asked: Asked) -> Reply[Answer]:
+def ack(broker: Broker, asked: Asked) -> Reply[Answer]:
     """`POST /api/v1/ack` (A1 to A4)."""
     wanted = parse.acknowledgement(asked.body)
     return broker.ack_soon(wanted, caller=asked.caller).map(partial(render.settled, wanted.transaction_id))
 
 
-async def ack(broker: Broker, asked: Asked) -> Answer:
-    """The same, waited for."""
-    return await ack_soon(broker, asked).wait()
-
-
-def ack_batch_soon(broker: Broker, asked: Asked) -> Reply[Answer]:
+def ack_batch(broker: Broker, asked: Asked) -> Reply[Answer]:
     """`POST /api/v1/ack/batch`: one commit, an outcome for each entry (A5)."""
     entries = parse.acknowledgements(asked.body)
     return broker.ack_many_soon(entries, caller=asked.caller).map(partial(render.batch_settled, entries))
-
-
-async def ack_batch(broker: Broker, asked: Asked) -> Answer:
-    """The same, waited for."""
-    return await ack_batch_soon(broker, asked).wait()
 
 
 async def transaction(broker: Broker, asked: Asked) -> Answer:

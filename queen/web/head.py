@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import httptools
 
-from queen.web.app import SOON, Route, Soon, fast_table
+from queen.web.app import SOON, Route, fast_table
 from queen.web.exchange import Headers
 
 _find: Final = fast_table()
@@ -20,7 +20,7 @@ _LONGEST: Final = 1024
 
 
 class Head(NamedTuple):
-    """What a request's line and headers say. `soon` answers it without waiting, None where that can't be."""
+    """What a request's line and headers say. `soon`: its route returns a `Reply`."""
 
     method: str
     target_size: int
@@ -31,7 +31,7 @@ class Head(NamedTuple):
     length: int
     close: bool
     waits: bool
-    soon: Soon | None
+    soon: bool
 
 
 def read_head(text: bytes) -> Head | None:
@@ -40,6 +40,9 @@ def read_head(text: bytes) -> Head | None:
 
 
 def _read(text: bytes) -> Head | None:
+    # With a bare LF in it, others may see the head end earlier, and what follows as another request.
+    if text.count(b"\n") != text.count(b"\r\n"):
+        return None
     lines = _Lines()
     parser = httptools.HttpRequestParser(lines)
     try:
@@ -68,8 +71,7 @@ def _read(text: bytes) -> Head | None:
         return None
     route, names = found
     waits = b"wait=" in query
-    soon = None if waits else SOON.get(route)
-    return Head(method, len(lines.target), query, lines.headers, route, names, length, close, waits, soon)
+    return Head(method, len(lines.target), query, lines.headers, route, names, length, close, waits, route in SOON)
 
 
 _remembered: Final = lru_cache(maxsize=_REMEMBERED)(_read)

@@ -4,26 +4,26 @@ A connection starts here and stays as long as it asks for nothing else. At the f
 upgrade, chunks, anything unusual or wrong) it goes to Hypercorn for good, with the bytes that were read so far. So
 everything doubtful is judged in one place, and this one may refuse to understand whatever it likes.
 
-Between requests a connection is with the reactor. A request that is all there and waits for nothing but its commit is
-decided as it is read, and answered by the commit's callback: its task sleeps through it. The task serves the others:
-pops that wait, requests in pieces, several at once, clients that read slowly, and all there is while the server stops.
+Between requests a connection is with the reactor. A request that is all there is decided as it is read, and answered by
+the callback of its commit, or of what a parked pop has waited for: its task sleeps through it. The task serves the
+others: requests in pieces, several at once, clients that read slowly, and all there is while the server stops.
 """
 
 from collections.abc import Callable
 from functools import partial
-from http import HTTPStatus
 from typing import Final, NamedTuple, Protocol
 
 import structlog
 import trio
-from hypercorn.config import Config
 
 from queen.broker import Broker
 from queen.reply import Reply
 from queen.settings import Settings
-from queen.web.app import LABELS, answer_to, failed
-from queen.web.exchange import CORS, Answer, Asked, Callers, shutting_down, too_slow
+from queen.web.access import Access
+from queen.web.app import LABELS, NEEDS, answer_to, failed
+from queen.web.exchange import Answer, Asked, Callers, shutting_down, too_slow
 from queen.web.head import Head, read_head
+from queen.web.http import Date, spelled
 from queen.web.operation import Traffic
 from queen.web.reactor import Reactor
 
@@ -34,27 +34,6 @@ _STARTS: Final = (b"GET /api/v1/pop", b"POST /api/v1/")
 _SHORTEST: Final = min(map(len, _STARTS))
 _AHEAD: Final = 2**16
 """Bytes of later requests that are read while one waits; past them, the client is not listened to meanwhile."""
-
-_STATUS_LINES: Final = {status.value: b"HTTP/1.1 %d \r\n" % status.value for status in HTTPStatus}
-_CLOSE: Final = b"connection: close\r\n\r\n"
-_CORS: Final = b"".join(b"%s: %s\r\n" % header for header in CORS)
-
-
-class Date:
-    """The `date` header, as Hypercorn writes it, made once a second."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._second = -1
-        self._line = b""
-
-    def line(self) -> bytes:
-        """The header's line."""
-        second = int(trio.current_time())
-        if second != self._second:
-            self._second = second
-            self._line = b"".join(b"%s: %s\r\n" % header for header in self._config.response_headers("h11"))
-        return self._line
 
 
 class Wire(Protocol):
@@ -84,6 +63,13 @@ class Wire(Protocol):
         """Send what the kernel takes, or set `broken`; returns how much that was."""
 
 
+class UnderWay(NamedTuple):
+    """A request that is decided and not answered."""
+
+    head: Head
+    reply: Reply[Answer]
+
+
 class Unsent(NamedTuple):
     """What did not go out at once, because the client reads slowly."""
 
@@ -100,6 +86,7 @@ class Lane:
         wire: Wire,
         broker: Broker,
         settings: Settings,
+        access: Access,
         traffic: Traffic,
         callers: Callers,
         date: Date,
@@ -109,17 +96,20 @@ class Lane:
         self._wire = wire
         self._broker = broker
         self._settings = settings
+        self._access = access
         self._traffic = traffic
         self._callers = callers
         self._date = date
         self._address = address
+        self._who = address
         self._reactor = reactor
         self._buffer = b""
         self._ended = False
         # What follows concerns the time with the reactor.
         self._up = trio.Event()
         self._seat: int | None = None
-        self._under_way = self._deaf = False
+        self._under_way: UnderWay | None = None
+        self._deaf = False
         self._over = False
         self._unsent: Unsent | None = None
 
@@ -157,7 +147,7 @@ class Lane:
             if end >= 0:
                 return end + 4
             # Lines that end in a bare LF are old but legal, and Hypercorn knows them.
-            if len(buffer) > self._settings.max_header or b"\n\n" in buffer:
+            if len(buffer) > self._settings.max_header or b"\n\n" in buffer or b"\n\r\n" in buffer:
                 return 0
             if not await self._more():
                 return None
@@ -179,10 +169,15 @@ class Lane:
         # What is too large is Hypercorn's to refuse.
         if head is None or head.target_size > settings.max_target or head.length > settings.max_body:
             return None
+        permit = self._access.identify(head.headers)
+        # So is who may not ask.
+        if isinstance(permit, Answer) or permit.refusal(NEEDS[head.route]) is not None:
+            return None
+        self._who = permit.who(self._address)
         return head
 
     def _asked(self, head: Head, body: bytes) -> Asked:
-        return Asked(head.method, head.names, head.query, head.headers, body, self._callers.new(self._address))
+        return Asked(head.method, head.names, head.query, head.headers, body, self._callers.new(self._who))
 
     async def _serve(self, head: Head, size: int) -> bool:
         """Answer; whether the connection goes on."""
@@ -241,7 +236,7 @@ class Lane:
             undo()
             return False
         try:
-            await self._wire.send(self._spelled(answer, close))
+            await self._wire.send(spelled(answer, self._date, close=close))
         except BaseException:
             if undo is not None:
                 undo()
@@ -250,17 +245,14 @@ class Lane:
             undo()
         return not self._wire.broken
 
-    def _spelled(self, answer: Answer, close: bool) -> bytes:
-        fields = b"".join([b"%s: %s\r\n" % header for header in answer.fields()])
-        last = _CLOSE if close else b"\r\n"
-        return b"".join((_STATUS_LINES[answer.status], fields, _CORS, self._date.line(), last, answer.body))
-
     # -- with the reactor -----------------------------------------------------------------------------------
 
     async def _sit(self, reactor: Reactor) -> bool:
         """Be with the reactor until something comes that needs this task; whether the connection goes on."""
         self._up = trio.Event()
         self._seat = self._wire.fileno()
+        if self._seat < 0:
+            return False  # closed in the meantime
         reactor.add(self._seat, self._readable)
         try:
             await self._up.wait()
@@ -268,6 +260,7 @@ class Lane:
                 await self._send_rest(self._unsent)
         finally:
             self._stand_up()
+            self._leave()
             if self._unsent is not None:
                 self._lost(self._unsent.undo)
                 self._traffic.end()
@@ -285,10 +278,8 @@ class Lane:
         """Called by the reactor."""
         assert self._reactor is not None
         assert self._seat is not None
-        if self._under_way:
-            # Nobody listens to a client that sends ahead, until it has its answer: that bounds what is kept of it.
-            self._reactor.remove(self._seat, self._readable)
-            self._deaf = True
+        if self._under_way is not None:
+            self._disturbed(self._under_way)
             return
         data = self._wire.receive_now()
         if data is None:
@@ -296,30 +287,60 @@ class Lane:
         self._buffer, self._ended = data, not data
         size = data.find(b"\r\n\r\n") + 4
         head = self._read_head(size) if size > 3 and data.startswith(_STARTS) else None
-        if head is None or head.soon is None or len(data) != size + head.length or self._traffic.draining:
+        if head is None or not head.soon or len(data) != size + head.length or self._traffic.draining:
             self._stand_up()
             return
         self._buffer = b""
-        self._under_way = True
         self._wire.set_idle(False)
         self._traffic.begin()
         try:
-            reply = head.soon(self._broker, self._asked(head, data[size:]))
+            reply = head.route(self._broker, self._asked(head, data[size:]))
         except Exception as error:
             self._answered(head, failed(error, LABELS[head.route]))
-        else:
-            reply.then(partial(self._replied, head, reply))
+            return
+        assert isinstance(reply, Reply), "a route that answers soon"
+        self._under_way = UnderWay(head, reply)
+        reply.then(partial(self._replied, self._under_way))
 
-    def _replied(self, head: Head, reply: Reply[Answer]) -> None:
-        """Called when the commit is done."""
+    def _disturbed(self, under_way: UnderWay) -> None:
+        """The client goes or sends ahead while its request is under way. Whoever waits for messages and goes is taken
+        off (L8); anything else is done in any case."""
+        assert self._reactor is not None
+        assert self._seat is not None
+        if under_way.head.waits and self._wire.gone():
+            self._over = True
+            self._stand_up()
+            self._leave()
+            return
+        # Nobody listens to a client that sends ahead, until it has its answer: that bounds what is kept of it.
+        self._deaf = True
+        if under_way.head.waits:
+            self._reactor.mute(self._seat)
+        else:
+            self._reactor.remove(self._seat, self._readable)
+
+    def _leave(self) -> None:
+        """Take off whoever waits for messages."""
+        if self._under_way is not None and self._under_way.head.waits:
+            reply = self._under_way.reply
+            self._under_way = None
+            reply.leave()
+            self._traffic.end()
+
+    def _replied(self, under_way: UnderWay) -> None:
+        """Called when the answer is there."""
+        head, reply = under_way
         try:
             answer = reply.result()
         except Exception as error:
             answer = failed(error, LABELS[head.route])
-        self._answered(head, answer)
+        if self._under_way is under_way:
+            self._under_way = None
+            self._answered(head, answer)
+        else:
+            self._lost(answer.undo)
 
     def _answered(self, head: Head, answer: Answer) -> None:
-        self._under_way = False
         self._traffic.answered(LABELS[head.route], answer.status)
         try:
             sent = self._give(answer, head.close or self._traffic.draining)
@@ -341,7 +362,7 @@ class Lane:
         """Send the answer, or take it back (L8). False where the task is to send the rest."""
         lost = self._seat is None or (answer.undo is not None and self._wire.gone())
         if not lost:
-            data = self._spelled(answer, close)
+            data = spelled(answer, self._date, close=close)
             sent = self._wire.send_now(data)
             lost = self._wire.broken
             if sent < len(data) and not lost:

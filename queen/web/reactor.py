@@ -29,7 +29,14 @@ class Reactor:
     def add(self, fd: int, callback: Callable[[], None]) -> None:
         """Call back whenever there is something to read, or the other side is gone. A callback must not raise."""
         self._callbacks[fd] = callback
-        self._epoll.register(fd, select.EPOLLIN | select.EPOLLRDHUP)
+        try:
+            self._epoll.register(fd, select.EPOLLIN | select.EPOLLRDHUP)
+        except FileExistsError:  # muted until now
+            self._epoll.modify(fd, select.EPOLLIN | select.EPOLLRDHUP)
+
+    def mute(self, fd: int) -> None:
+        """Call back no more for what can be read, but when the other side is gone. `add` undoes it."""
+        self._epoll.modify(fd, select.EPOLLRDHUP)
 
     def remove(self, fd: int, callback: Callable[[], None]) -> None:
         """Call back no more. Nothing happens where somebody else has that number by now."""

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 import trio
 
+from queen.settings import Settings
 from queen.web import dashboard
-from queen.web.dashboard import Frames, Session
+from queen.web.access import EVERYTHING, Access
+from queen.web.dashboard import Frames, Guest, Session
 from queen.web.operation import Traffic
 from tests.actors.world import opened, steps
 
@@ -45,10 +47,10 @@ async def test_those_that_connect_together(monkeypatch: pytest.MonkeyPatch, auto
 
     monkeypatch.setattr(dashboard, "rendered", counting)
     async with opened() as queen, trio.open_nursery() as nursery:
-        traffic, frames = Traffic(), Frames()
+        traffic, frames, guest = Traffic(), Frames(), Guest(Access(Settings(), lambda: 0), EVERYTHING)
         clients = [Silent() for _ in range(CLIENTS)]
         for client in clients:
-            nursery.start_soon(Session(queen, traffic, client, frames, lambda: False).run)
+            nursery.start_soon(Session(queen, traffic, client, frames, lambda: False, guest).run)
         await steps(100)
         told = [b"".join(client.writes).count(b"client.connected") for client in clients]
         assert sum(told) == CLIENTS * (CLIENTS - 1)
