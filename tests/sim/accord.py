@@ -66,6 +66,8 @@ class Accord:
     def _whole(self, attempt: Attempt) -> None:
         """P1, A5: all records of a request are in one commit; none of one that was refused."""
         seqs = self._records(attempt)
+        if attempt.what == "pop":  # its group may have met the queue with it, whatever it got (G2)
+            seqs = [seq for seq in seqs if seq not in self._ledger.made]
         if not seqs:
             return
         if attempt.what not in ("pop", "delete_group"):
@@ -74,8 +76,7 @@ class Accord:
         made = attempt.what in ("push", "transact")  # the queue and the partition may have been made
         refused = isinstance(attempt.error, NOTHING_DONE) and not made
         demand(not refused, "refusal", f"#{attempt.number} was refused ({attempt.error}), and is in {seqs}")
-        # A pop that gets nothing rests on nothing, also where its group has met the queue with it (G2).
-        if attempt.answered and not (attempt.what == "pop" and not attempt.result):
+        if attempt.answered:
             self._durable(attempt, seqs[-1])
 
     def _durable(self, attempt: Attempt, seq: int) -> None:
