@@ -34,7 +34,9 @@ from queen.commands import AckStatus
 from queen.condition import Health, Readiness, health_of, readiness_of
 from queen.consumer import Consumer, Consuming, Source
 from queen.errors import Invalid, QueenError, ShuttingDown, Unavailable
+from queen.explanations import Explanations
 from queen.groups import Groups
+from queen.hindsight import Hindsight
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage, Wanted
 from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, SECOND, check_name, uuid_text
@@ -76,9 +78,10 @@ class Broker:
         self.meter = Meter()
         self.feed = Feed(clock, self.meter)
         self.renewals = Renewals(self.extend)
-        self.messages = Messages(self._running)
+        self.explain_pop = Explanations(self._running).pop
+        self.messages = Messages(self._running, Hindsight(self._running))
         self.groups = Groups(self._running)
-        self.statistics = Reports(self._running)
+        self.statistics = Reports(self._running, Hindsight(self._running))
 
     # -- pushing ------------------------------------------------------------------------------------------
 

@@ -15,11 +15,12 @@ import structlog
 import trio
 
 from queen.broker import Broker
-from queen.errors import FolderLocked, Invalid, NotFound, QueenError, Unavailable
+from queen.cli_audit import COMMANDS
+from queen.cli_keys import encryption_keys, keys
+from queen.errors import FolderLocked, NotFound, QueenError, Unavailable
 from queen.logs import configure_logging
 from queen.opening import open_broker
 from queen.settings import DEFAULTS, SETTINGS, Setting, Settings
-from queen.store.keyring import NO_KEYS, KeyRing, add_key, key_name, new_key
 from queen.token_commands import tokens
 from queen.web.process import raise_file_limit
 
@@ -28,11 +29,9 @@ log = structlog.get_logger("queen")
 # LMDB gives the interpreter's lock back around each call; a busy main thread would keep it for 5 ms by default.
 _SWITCH_INTERVAL: Final = 0.0005
 
-# So many new partitions are taken out of the collector's sight together, looked for so often.
-_FREEZE_EVERY: Final = 2_000
+# So many new partitions and parked pops are taken out of the collector's sight together, looked for so often.
+_FREEZE_EVERY: Final = 500
 _FREEZE_AFTER_S: Final = 1.0
-
-KEY_VARIABLE: Final = "QUEEN_ENCRYPTION_KEY"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -120,13 +119,15 @@ async def _serve(settings: Settings) -> None:
 
 
 async def _freeze(broker: Broker) -> None:
-    """What is here after the start stays, and so do partitions that are made later: no collection need look at them
-    again, which would stop everything for a second where there are a million. What ends is mostly freed without one."""
+    """What is here after the start stays, and so do partitions that are made later, and for long the pops that wait: no
+    collection need look at them again, which would stop everything for a second where there are a million partitions,
+    for half of one with 10,000 pops. What ends is mostly freed without one."""
     known = -_FREEZE_EVERY
     while True:
-        partitions = broker.health().partitions
-        if partitions >= known + _FREEZE_EVERY:
-            known = partitions
+        health = broker.health()
+        lasting = health.partitions + health.parked
+        if lasting >= known + _FREEZE_EVERY:
+            known = lasting
             gc.collect(1)
             gc.freeze()
         await trio.sleep(_FREEZE_AFTER_S)
@@ -189,47 +190,10 @@ def _compact_at(url: str, token: str | None) -> tuple[int, int]:
     return answer["bytesBefore"], answer["bytesAfter"]
 
 
-def encryption_keys(settings: Settings) -> KeyRing:
-    """The keys that the operator gives (C4), in the environment or in a file. Never as an argument, which every user of
-    the machine could read. Raises `Invalid` and `OSError`: a key that can't be used must not mean plain text."""
-    given = os.environ.get(KEY_VARIABLE)
-    if given is None:
-        return KeyRing.from_file(Path(settings.encryption_key_file)) if settings.encryption_key_file else NO_KEYS
-    if settings.encryption_key_file:
-        raise Invalid(KEY_VARIABLE, "is set, and so is --encryption-key-file; give the keys in one of them")
-    return KeyRing.from_text(given, KEY_VARIABLE)
-
-
 main.add_command(tokens)
-
-
-@main.group()
-def keys() -> None:
-    """Make and list encryption keys."""
-
-
-_KEY_FILE = click.option("--file", "file", type=click.Path(dir_okay=False, path_type=Path), help="the key file")
-
-
-@keys.command("new")
-@_KEY_FILE
-def keys_new(file: Path | None) -> None:
-    """Make a key: print it, or make it the current one of a key file, whose other keys stay."""
-    key = new_key()
-    if file is None:
-        click.echo(key)
-        return
-    add_key(file, key)
-    click.echo(f"{key_name(bytes.fromhex(key))} is the current key of {file}")
-
-
-@keys.command("list")
-@_KEY_FILE
-def keys_list(file: Path | None) -> None:
-    """Print the names of the keys in a key file, or else in QUEEN_ENCRYPTION_KEY: never the keys."""
-    ring = encryption_keys(Settings(encryption_key_file=str(file or "")))
-    for name in ring:
-        click.echo(f"{name} {'current' if name == ring.current else 'for reading'}")
+main.add_command(keys)
+for command in COMMANDS:
+    main.add_command(command)
 
 
 def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -15,11 +15,12 @@ import structlog
 import trio
 
 from queen.actors.engine import Engine
+from queen.actors.snapshots import CHECKPOINT
 from queen.broker import Broker
 from queen.clock import Clock, Ids, SystemClock
 from queen.errors import QueenError, StoreFailed, StoreFull, Unavailable
 from queen.store.data_dir import DataFolder
-from queen.store.journal import Journal
+from queen.store.journal import Change, Journal, Table
 from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.lmdb_journal import MAP_SIZE, RESERVE, LmdbJournal
 from queen.store.memory_journal import MemoryJournal
@@ -154,6 +155,12 @@ def _journal(path: Any, journal: Journal | None, map_size: int, reserve: int) ->
                 yield opened
             finally:
                 opened.close()
+
+
+def forget_projections(path: "str | os.PathLike[str]") -> None:
+    """Let the next opening of this data folder make all projections anew from the journal. Raises `FolderLocked`."""
+    with _journal(path, None, MAP_SIZE, RESERVE) as journal:
+        journal.commit(journal.head, (), [Change(Table.META, CHECKPOINT, None)])
 
 
 def _cause(group: BaseExceptionGroup[Exception]) -> QueenError:

@@ -2,9 +2,13 @@
 
 All of them are kept up to date by events, so that a question costs what its answer has lines, however many messages
 there are (S2). They are about what is durable: each answer waits for the commit of what it has counted.
+
+Where `at` is given, an instant in µs or a text ("2026-11-30T10:04", "-5m", "#123" for a record's number), the answer is
+about that instant instead. It is made from the journal, in a second or two at most, beside the event loop.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import trio
@@ -13,6 +17,8 @@ from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
 from queen.actors.engine import Engine
 from queen.actors.sketch import Sketch
+from queen.actors.tally import grouped, matching, overview, queue_figures, slots_of
+from queen.audit.figures_then import namespaces_then, overview_then, queue_then, queues_then, tasks_then
 from queen.errors import NotFound
 from queen.figures import (
     Counts,
@@ -20,12 +26,11 @@ from queen.figures import (
     LagFigures,
     MinuteFigures,
     Overview,
-    PartitionFigures,
     QueueFigures,
     QueueLag,
-    sum_of,
 )
-from queen.names import check_name, uuid_text
+from queen.hindsight import Hindsight
+from queen.names import check_name
 
 ENOUGH = 5
 """A queue that has completed fewer messages has no lag to speak of (S4, Z6)."""
@@ -35,8 +40,9 @@ _SLICE = 256
 class Reports:
     """See the module. Raises what every method of a broker does; a cancellation leaves nothing behind."""
 
-    def __init__(self, running: Callable[[], Engine]) -> None:
+    def __init__(self, running: Callable[[], Engine], hindsight: Hindsight) -> None:
         self._running = running
+        self._hindsight = hindsight
 
     async def queues(
         self,
@@ -45,24 +51,30 @@ class Reports:
         namespace: str | None = None,
         task: str | None = None,
         partitions: bool = True,
+        at: int | str | None = None,
     ) -> list[QueueFigures]:
         """The queues that match all that is given, oldest first; with `partitions`, each with its partitions."""
+        if at is not None:
+            asked = partial(queues_then, queue=queue, namespace=namespace, task=task, partitions=partitions)
+            return await self._hindsight.at(at, lambda past, world, moment: asked(world))
         engine = self._running()
-        found = [_queue_figures(each, partitions) for each in _matching(engine.core, queue, namespace, task)]
+        found = [queue_figures(each, partitions) for each in matching(engine.core.catalogue, queue, namespace, task)]
         return await engine.durable(found)
 
-    async def queue(self, name: str, *, ages: bool = True) -> QueueFigures:
+    async def queue(self, name: str, *, ages: bool = True, at: int | str | None = None) -> QueueFigures:
         """One queue, its partitions with their oldest and newest message if `ages`. Raises `NotFound` (Z11)."""
+        if at is not None:
+            return await self._hindsight.at(at, lambda past, world, moment: queue_then(past, world, name))
         check_name(name, "queue")
         engine = self._running()
         queue = engine.core.catalogue.queues.get(name)
         if queue is None:
             raise await engine.durable(NotFound(f"there is no queue {name!r}"))
-        figures = _queue_figures(queue, True)
+        figures = queue_figures(queue, True)
         if not ages:
             return await engine.durable(figures)
         partitions = []
-        for index, (slot, partition) in enumerate(zip(_slots(queue), figures.partitions, strict=True)):
+        for index, (slot, partition) in enumerate(zip(slots_of(queue), figures.partitions, strict=True)):
             oldest, newest = _ages(engine.core, slot)
             partitions.append(partition._replace(oldest=oldest, newest=newest))
             if index % _SLICE == _SLICE - 1:
@@ -82,7 +94,7 @@ class Reports:
         completed any (S4, Z6)."""
         engine = self._running()
         lines: dict[Queue, list[tuple[Slot, Sketch]]] = {
-            each: [] for each in _matching(engine.core, queue, namespace, task)
+            each: [] for each in matching(engine.core.catalogue, queue, namespace, task)
         }
         for number, lateness in sorted(engine.core.statistics.windows.items()):
             slot = engine.core.catalogue.slots.get(number)
@@ -95,68 +107,27 @@ class Reports:
         ]
         return await engine.durable(found)
 
-    async def namespaces(self) -> list[GroupFigures]:
+    async def namespaces(self, *, at: int | str | None = None) -> list[GroupFigures]:
         """Every namespace, by name; queues without one count nowhere."""
+        if at is not None:
+            return await self._hindsight.at(at, lambda past, world, moment: namespaces_then(world))
         engine = self._running()
-        return await engine.durable(_grouped(engine.core, lambda queue: queue.namespace))
+        return await engine.durable(grouped(engine.core.catalogue, lambda queue: queue.namespace))
 
-    async def tasks(self) -> list[GroupFigures]:
+    async def tasks(self, *, at: int | str | None = None) -> list[GroupFigures]:
         """Every task, by name; queues without one count nowhere."""
+        if at is not None:
+            return await self._hindsight.at(at, lambda past, world, moment: tasks_then(world))
         engine = self._running()
-        return await engine.durable(_grouped(engine.core, lambda queue: queue.task))
+        return await engine.durable(grouped(engine.core.catalogue, lambda queue: queue.task))
 
-    async def overview(self) -> Overview:
+    async def overview(self, *, at: int | str | None = None) -> Overview:
         """The sums over everything."""
+        if at is not None:
+            return await self._hindsight.at(at, lambda past, world, moment: overview_then(world, moment.at))
         engine = self._running()
-        clock, queues = engine.core.clock, engine.core.catalogue.queues.values()
-        return await engine.durable(
-            Overview(
-                len(queues),
-                sum(len(queue.slots) for queue in queues),
-                len({queue.namespace for queue in queues if queue.namespace is not None}),
-                len({queue.task for queue in queues if queue.task is not None}),
-                sum_of(queue.counts for queue in queues),
-                clock.now() + clock.shift(),
-            )
-        )
-
-
-def _matching(core: Core, queue: str | None, namespace: str | None, task: str | None) -> Iterator[Queue]:
-    for where, name in (("queue", queue), ("namespace", namespace), ("task", task)):
-        if name is not None:
-            check_name(name, where)
-    queues: Iterable[Queue]
-    if queue is None:
-        queues = core.catalogue.queues.values()
-    else:
-        found = core.catalogue.queues.get(queue)
-        queues = [] if found is None else [found]
-    for each in queues:
-        if namespace in (None, each.namespace) and task in (None, each.task):
-            yield each
-
-
-def _slots(queue: Queue) -> list[Slot]:
-    """The partitions in the order of their creation, which a restart does not keep in the catalogue."""
-    return sorted(queue.slots.values(), key=lambda slot: slot.number)
-
-
-def _queue_figures(queue: Queue, partitions: bool) -> QueueFigures:
-    return QueueFigures(
-        id=_id_text(queue.id),
-        name=queue.name,
-        namespace=queue.namespace,
-        task=queue.task,
-        created_at=queue.created_at,
-        options=queue.options,
-        counts=queue.counts,
-        partition_count=len(queue.slots),
-        partitions=tuple(
-            [PartitionFigures(_id_text(slot.id), slot.name, slot.created_at, slot.counts) for slot in _slots(queue)]
-            if partitions
-            else ()
-        ),
-    )
+        clock = engine.core.clock
+        return await engine.durable(overview(engine.core.catalogue, clock.now() + clock.shift()))
 
 
 def _ages(core: Core, slot: Slot) -> tuple[int | None, int | None]:
@@ -188,24 +159,3 @@ def _lag_figures(counts: Counts, window: Sketch) -> LagFigures:
     median, p95 = window.quantiles(0.5, 0.95)
     average = round(window.average)
     return LagFigures(counts.pending, counts.processing, window.count, average, round(median), round(p95))
-
-
-def _grouped(core: Core, key: Callable[[Queue], str | None]) -> list[GroupFigures]:
-    groups: dict[str, list[Queue]] = {}
-    for queue in core.catalogue.queues.values():
-        name = key(queue)
-        if name is not None:
-            groups.setdefault(name, []).append(queue)
-    return [
-        GroupFigures(
-            name,
-            len(queues),
-            sum(len(queue.slots) for queue in queues),
-            sum_of(queue.counts for queue in queues),
-        )
-        for name, queues in sorted(groups.items())
-    ]
-
-
-def _id_text(id: bytes) -> str:
-    return uuid_text(int.from_bytes(id))

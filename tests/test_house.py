@@ -33,23 +33,33 @@ ROOMS: dict[str, set[str]] = {
     "token_commands": {"clock", "settings", "tokens"},
     "store": {"store", "clock", "private"},
     "actors": {"actors", "store", "clock", "reply"},
+    "audit": {"audit", "actors", "store", "clock"},
     "renewals": set(),
     "leased": {"renewals", "consumer"},  # the consumer for its type alone
     "consumer": {"checks", "leased", "renewals", "broker"},  # the broker for its type alone
-    "reports": {"actors"},
-    "stored": {"actors", "checks"},
+    "hindsight": {"audit", "actors"},
+    "explanations": {"actors", "checks"},
+    "reports": {"audit", "actors", "hindsight"},
+    "stored": {"audit", "actors", "checks", "hindsight"},
     "groups": {"actors", "checks"},
     "condition": {"actors"},
     "broker": {
-        *("actors", "clock", "checks", "condition", "consumer", "groups", "renewals", "reply", "reports", "stored")
+        *("actors", "checks", "clock", "condition", "consumer", "explanations", "groups"),
+        *("hindsight", "renewals", "reply", "reports", "stored"),
     },
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "checks", "reply", "settings", "tokens"},
     "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "reply", "store"},
     "__main__": {"cli"},
-    "cli": {"logs", "opening", "broker", "web", "settings", "store", "token_commands"},
+    "cli": {"cli_audit", "cli_keys", "logs", "opening", "broker", "web", "settings", "store", "token_commands"},
+    "cli_audit": {"audit", "cli_keys", "cli_state", "cli_tables", "opening", "settings", "store"},
+    "cli_keys": {"settings", "store"},
+    "cli_tables": {"audit"},
+    "cli_state": {"audit", "cli_tables", "web"},
 }
 PURE = re.compile(r"(.*_rules|.*_state|format|chain|waiting|journal)\.py")
+# What the audit may know of the actors: their states and figures, and nothing that runs.
+AUDITED = re.compile(r"actors(\.(\w+_state|snapshots|ranges|statistics|sketch|tally)(\.\w+)?)?")
 IMPURE = {"trio", "time", "random", "uuid", "logging", "os", "structlog", "lmdb"}
 # Foreign modules that only these files may import.
 KEPT = {
@@ -95,6 +105,8 @@ def import_faults(path: str, source: str) -> Iterator[str]:
             yield f"{path} imports {module}, which only {', '.join(sorted(KEPT[top]))} may"
         if PURE.fullmatch(Path(path).name) and top in IMPURE:
             yield f"{path} is pure and imports {module}"
+        if room(path) == "audit" and (top == "trio" or (inner == "actors" and not AUDITED.fullmatch(rest))):
+            yield f"{path} imports {module}: the audit reads, and knows no task"
         if top == "queen" and inner and inner not in VOCABULARY | allowed:
             yield f"{path} imports {module}: {room(path)} may not know {inner}"
         if (
@@ -146,6 +158,9 @@ def test_every_module_says_what_lives_in_it(path: str) -> None:
         ("queen/store/writer.py", "import lmdb"),
         ("queen/web/parse.py", "from cbor2 import loads"),
         ("queen/events.py", "from queen.clock import Clock"),
+        ("queen/audit/world.py", "from queen.actors.keeper import Keeper"),
+        ("queen/audit/world.py", "import trio"),
+        ("queen/audit/world.py", "from queen.store.lmdb_journal import LmdbJournal"),
     ],
 )
 def test_a_planted_import_is_seen(path: str, source: str) -> None:

@@ -50,6 +50,9 @@ class Core:
         self.turn = trio.Lock()
         self.dirty_queues: set[int] = set()
         self.gone_partitions: set[int] = set()
+        # The record of the last moment that is kept, and the partitions that have changed since.
+        self.moment = 0
+        self.changed_partitions: set[int] = set()
         self.progress = trio.Event()
         self.erasable = trio.Event()
         # Room is looked at once per commit, and at every push while there is none.

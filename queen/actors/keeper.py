@@ -5,18 +5,17 @@ record it goes. So a partition's snapshot is made while others go on, and a star
 leaving out what a snapshot has already.
 """
 
-from typing import NamedTuple
-
 import structlog
 import trio
 
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.residents import Residents
-from queen.actors.snapshots import VERSION, queue_row
+from queen.actors.snapshots import CHECKPOINT, Checkpoint, queue_row, read_summary, without_summary
 from queen.errors import StoreFull
 from queen.events import ClockShifted
 from queen.messages import Caller
+from queen.store import moments
 from queen.store.format import pack_row
 from queen.store.journal import Change, Table
 from queen.store.keys import erasure_key, erasure_value, u64
@@ -41,17 +40,8 @@ log = structlog.get_logger()
 
 _SERVER = Caller("server")
 
-CHECKPOINT = b"checkpoint"
 NUMBERS = b"numbers"
 KEYS = b"keys"
-
-
-class Checkpoint(NamedTuple):
-    """The tables hold everything up to record `seq`, whose digest this is, in rows of this `version`."""
-
-    seq: int
-    digest: bytes
-    version: int = VERSION
 
 
 class Keeper:
@@ -110,6 +100,9 @@ class Keeper:
             await self._write_tails()
             await self._write_statistics()
             complete = await self._write_states(slots, queues, gone, checkpoint)
+            core.changed_partitions.update([slot.number for slot in slots])
+            if complete and checkpoint.seq - core.moment >= moments.EVERY:
+                await self._write_moment(checkpoint.seq)
             done = True
         finally:
             if not done:
@@ -189,6 +182,23 @@ class Keeper:
         if gone:
             core.erasable.set()
         return complete
+
+    async def _write_moment(self, seq: int) -> None:
+        """Keep the rows as they are now: for the past's sake alone, no start looks at them."""
+        core = self._core
+        rows: list[Change] = []
+        last = seq
+        for index, partition in enumerate(sorted(core.changed_partitions)):
+            value = core.journal.get(Table.PARTITIONS, u64(partition))
+            if value is not None:
+                row_seq = read_summary(value).seq
+                last = max(last, row_seq)
+                rows.append(Change(Table.MOMENTS, moments.row_key(partition, row_seq), without_summary(value)))
+            if index % PACKED == PACKED - 1:
+                await trio.lowlevel.checkpoint()
+        await self._write_all([*rows, moments.moment_row(moments.Kept(seq, last))])
+        core.moment = seq
+        core.changed_partitions.clear()
 
     async def _write_all(self, rows: list[Change]) -> None:
         for start in range(0, len(rows), SLICE):

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from queen.actors.availability import head, oldest_waiting
 from queen.actors.decision import Decision
+from queen.actors.explaining import explain
 from queen.actors.partition_state import GroupView, Open, Partition
-from queen.commands import Census, Look, Status, Survey
+from queen.commands import Census, Explain, Look, Status, Survey
 from queen.history import History, Settled
 from queen.options import QueueOptions
 from queen.replies import Glance, Progress, Surveyed
@@ -40,6 +41,11 @@ def progress(state: Partition, view: GroupView, options: QueueOptions, history: 
         view.dead_letter,
         min((at for at in pushed if at is not None), default=None),
     )
+
+
+def explanation(state: Partition, command: Explain, now: int, options: QueueOptions, history: History) -> Decision:
+    """Why a pop of the group would get something now, or would not."""
+    return Decision((), explain(state, command.group, command.partition, now, options, history, command.lost))
 
 
 def survey(state: Partition, command: Survey, now: int, options: QueueOptions, history: History) -> Decision:

@@ -14,19 +14,28 @@ from queen.actors import catalogue_state
 from queen.actors.availability import timeless
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
-from queen.actors.keeper import CHECKPOINT, KEYS, NUMBERS, SLICE, Checkpoint
+from queen.actors.keeper import KEYS, NUMBERS, SLICE
 from queen.actors.partition import forget_groups
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.residents import Residents
-from queen.actors.snapshots import VERSION, read_queue, read_summary, unpack_partition
+from queen.actors.snapshots import (
+    CHECKPOINT,
+    VERSION,
+    Checkpoint,
+    partition_row,
+    read_queue,
+    read_summary,
+    unpack_partition,
+)
 from queen.actors.statistics import MINUTES
 from queen.errors import ChainBroken
 from queen.events import PartitionCreated, QueueDeleted
 from queen.names import DEFAULT_GROUP
 from queen.store.chain import follow
-from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack, unpack_row
+from queen.store.format import ORIGIN, Record, digest_of, pack_row, partition_of, unpack, unpack_row
 from queen.store.journal import Change, Table
 from queen.store.keys import number, u64
+from queen.store.moments import EVERY, Kept, moment_row, read_moment, row_key
 from queen.store.projections import TAIL_LIMIT
 
 log = structlog.get_logger()
@@ -51,6 +60,8 @@ class Recovery:
         self._core.catalogue.next_queue, self._core.catalogue.next_partition = self._numbers()
         row = self._core.journal.get(Table.META, KEYS)
         self._core.keys_used.update(unpack_row(row) if row is not None else ())
+        latest = read_moment(self._core.journal.floor(Table.MOMENTS, row_key(0, 2**64 - 1)))
+        self._core.moment = 0 if latest is None else latest.seq
         self._read_queues()
         self._resume()
         self._read_statistics()
@@ -124,6 +135,8 @@ class Recovery:
             if partition in catalogue.slots:
                 continue
             summary = read_summary(row)
+            if summary.seq > self._core.moment:
+                self._core.changed_partitions.add(partition)
             queue = catalogue.numbers.get(summary.queue)
             if queue is None:
                 self._core.gone_partitions.add(partition)  # its queue's deletion was cut off half way
@@ -149,6 +162,8 @@ class Recovery:
         slot = Slot(key, queue, id, name, created_at, state.deleted)
         self._core.catalogue.add_slot(slot)
         self._states[key] = state, seq
+        if seq > self._core.moment:
+            self._core.changed_partitions.add(key)
         return slot
 
     def _rows(self, table: Table) -> Iterator[tuple[int, list[Any]]]:
@@ -168,6 +183,8 @@ class Recovery:
             self._apply(record)
             if self._core.projections.size >= TAIL_LIMIT:
                 self._write_tail()
+            if record.seq - self._core.moment >= EVERY:
+                self._write_moment(record.seq)
 
     def _apply(self, record: Record) -> None:
         catalogue = self._core.catalogue
@@ -191,6 +208,7 @@ class Recovery:
                 for event in record.events:
                     evolve(state, event, record.at, record.shift)
                 self._states[record.partition] = state, record.seq
+                self._core.changed_partitions.add(record.partition)
 
     def _note_keys(self) -> None:
         core = self._core
@@ -204,6 +222,18 @@ class Recovery:
         self._write(tail.changes(dict(self._core.projections.settled_rows(tail))))
         self._core.projections.written(tail)
         self._write_statistics()
+
+    def _write_moment(self, seq: int) -> None:
+        """Keep how everything is at this record, as the keeper does."""
+        core = self._core
+        rows = []
+        for partition in sorted(core.changed_partitions & core.catalogue.slots.keys()):
+            state, last = self._states[partition]
+            row = partition_row(core.catalogue.slots[partition], state, last, set())
+            rows.append(Change(Table.MOMENTS, row_key(partition, last), pack_row(row)))
+        self._write([*rows, moment_row(Kept(seq, max([seq, *[self._states[each][1] for each in self._states]])))])
+        core.moment = seq
+        core.changed_partitions.clear()
 
     def _write_statistics(self) -> None:
         self._write(self._core.statistics.rows())

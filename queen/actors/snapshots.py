@@ -17,9 +17,21 @@ from queen.history import History
 from queen.names import DEFAULT_GROUP
 from queen.store.format import pack_row, unpack_row
 
-VERSION = 4
+VERSION = 5
 
-_SUMMARY = struct.Struct(">BqQq16sQQQQQQH")
+CHECKPOINT = b"checkpoint"
+"""META: the key of the checkpoint."""
+
+
+class Checkpoint(NamedTuple):
+    """The tables hold everything up to record `seq`, whose digest this is, in rows of this `version`."""
+
+    seq: int
+    digest: bytes
+    version: int = VERSION
+
+
+_SUMMARY = struct.Struct(">BqQQq16sQQQQQQH")
 _UNKNOWN = -1
 
 
@@ -27,9 +39,11 @@ class Summary(NamedTuple):
     """What the catalogue and the router need of a partition with which nothing is going on.
 
     `head_at` is when the oldest pending message was pushed, 0 where none is pending. None where the state itself has to
-    be asked: messages are leased or wait for something, or were deleted, or other groups than the default one exist."""
+    be asked: messages are leased or wait for something, or were deleted, or other groups than the default one exist.
+    `seq` is the last record of the partition that the row knows."""
 
     head_at: int | None
+    seq: int
     queue: int
     created_at: int
     id: bytes
@@ -51,21 +65,27 @@ def pack_partition(slot: Slot, state: Partition, seq: int, unrecorded: set[int],
         oldest = next(history.runs(view.cursor), None) if view.pending else None
         head_at = 0 if oldest is None else oldest.pushed_at
     name = slot.name.encode()
-    fixed = head_at, slot.queue.number, slot.created_at, slot.id, view.cursor, *view.counts, len(name)
+    fixed = head_at, seq, slot.queue.number, slot.created_at, slot.id, view.cursor, *view.counts, len(name)
     return _SUMMARY.pack(VERSION, *fixed) + name + pack_row(partition_row(slot, state, seq, unrecorded))
 
 
 def read_summary(row: bytes) -> Summary:
     """The summary of a row that `pack_partition` made. Raises `ChainBroken` where it is none, or of another version."""
-    head_at, queue, created_at, id, cursor, *counts, length = _fixed(row)
+    head_at, seq, queue, created_at, id, cursor, *counts, length = _fixed(row)
     name = row[_SUMMARY.size : _SUMMARY.size + length].decode()
-    return Summary(None if head_at == _UNKNOWN else head_at, queue, created_at, id, cursor, Counts(*counts), name)
+    head = None if head_at == _UNKNOWN else head_at
+    return Summary(head, seq, queue, created_at, id, cursor, Counts(*counts), name)
 
 
 def unpack_partition(number: int, row: bytes) -> tuple[int, int, bytes, str, int, Partition]:
     """All of such a row, see `read_partition`. Raises `ChainBroken`."""
+    return read_partition(number, unpack_row(without_summary(row)))
+
+
+def without_summary(row: bytes) -> bytes:
+    """What is behind the summary: `partition_row`, packed. Raises `ChainBroken`."""
     *_, length = _fixed(row)
-    return read_partition(number, unpack_row(row[_SUMMARY.size + length :]))
+    return row[_SUMMARY.size + length :]
 
 
 def _fixed(row: bytes) -> tuple[Any, ...]:

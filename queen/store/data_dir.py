@@ -27,14 +27,14 @@ VERSION: Final = 1
 WALKED: Final = 64 << 20
 """Bytes of a data file up to which a start walks all its pages, half a second's work; `queen verify` walks any."""
 
-_LOCK = "lock"
+LOCK = "lock"
 _FORMAT = "FORMAT"
 _NEW_FORMAT = "FORMAT.new"
 _JOURNAL = "journal"
 _NEW_JOURNAL = "journal.new"
 _DATA = "data.mdb"
 _TOKENS = frozenset({"tokens", "tokens.new"})  # may be there before there is anything else
-_UNFINISHED = frozenset({_LOCK, _NEW_FORMAT, _NEW_JOURNAL}) | _TOKENS
+_UNFINISHED = frozenset({LOCK, _NEW_FORMAT, _NEW_JOURNAL}) | _TOKENS
 
 # LMDB 0.9's meta page on a 64-bit machine, in the machine's own byte order: page header; magic, version, address, map
 # size; the records of the free list, whose first field is the page size, and of the main database; last page,
@@ -177,7 +177,7 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _take_lock(path: Path) -> int:
-    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(lock, 0)

@@ -1,6 +1,7 @@
 """What concerns LMDB's file as a file: opening it, damage to its pages, how much of it is this process's memory."""
 
 import ctypes
+import os
 import struct
 from collections.abc import Callable
 from functools import wraps
@@ -50,6 +51,12 @@ def check_pages(folder: Path) -> None:
     faults = [fault for fault in faults if _LEAK not in fault]
     if faults:
         raise ChainBroken(f"The data file in {folder} is damaged: {faults[0]}.")
+
+
+def disk_free(folder: Path) -> int:
+    """Bytes that are free on the disk, for us."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
 
 
 def unmap_pages(folder: Path) -> None:

@@ -5,7 +5,6 @@ Three kinds of named database in one environment: `journal` (number and chunk ->
 """
 
 import errno
-import os
 import struct
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,11 +14,12 @@ from typing import Final, Self
 
 import lmdb
 
-from queen.errors import Conflict, FormatUnknown, StoreFailed, StoreFull
+from queen.errors import Conflict, FormatUnknown, StoreFailed, StoreFull, Unavailable
+from queen.store.aside import Aside
 from queen.store.journal import Edit, Room, Table
 from queen.store.lmdb_compact import LmdbCompaction, Watch, remove_unfinished
-from queen.store.lmdb_file import of_sound_pages, open_environment, unmap_pages
-from queen.store.lmdb_rows import KEY, PAGE_HEADER, Databases, Transaction, append, databases, edit, unseal
+from queen.store.lmdb_file import disk_free, of_sound_pages, open_environment, unmap_pages
+from queen.store.lmdb_rows import KEY, PAGE_HEADER, Databases, Transaction, append, databases, edit, last_number, unseal
 
 MAP_SIZE: Final = 1 << 40
 """Address space, not disk: the file grows as it is written."""
@@ -47,6 +47,8 @@ class LmdbJournal:
         self._readonly = readonly
         # Held by a commit from begin to end, and by whoever moves the map: LMDB crashes if the two meet.
         self._turn = threading.Lock()
+        # Held by whoever reads aside, and by whoever moves the map or takes over another environment.
+        self._aside = threading.Lock()
         self._failed = False
         self._closed = False
         self._maintained = 0
@@ -94,7 +96,7 @@ class LmdbJournal:
     @of_sound_pages
     def _read_head(self) -> int:
         with self._reading() as txn:
-            return self._last(txn)
+            return last_number(txn, self._journal)
 
     @property
     def epoch(self) -> int:
@@ -173,7 +175,7 @@ class LmdbJournal:
         except lmdb.Error as error:
             full = isinstance(error, lmdb.MapFullError | lmdb.TxnFullError) or error.code in _NO_ROOM
             if error.code == errno.EIO:
-                full = self._disk_free() < 2 * size + (1 << 20)
+                full = disk_free(self._folder) < 2 * size + (1 << 20)
             if full and self._unchanged():
                 raise StoreFull("There is no room left for the journal.") from error
             self._failed = True
@@ -185,7 +187,7 @@ class LmdbJournal:
         except lmdb.Error:
             return False
         try:
-            return self._last(txn) == self._head
+            return last_number(txn, self._journal) == self._head
         finally:
             txn.abort()
 
@@ -215,18 +217,19 @@ class LmdbJournal:
 
     def frames(self, after: int) -> Iterator[tuple[int, bytes]]:
         """Frames in order, those after number `after`. May be consumed slowly: no snapshot is pinned."""
-        while page := self._read_page(after + 1):
+        while page := self.page(after):
             yield from page
             after = page[-1][0]
 
     @of_sound_pages
-    def _read_page(self, start: int) -> list[tuple[int, bytes]]:
+    def page(self, after: int) -> list[tuple[int, bytes]]:
+        """Some of the frames after number `after`, as many as one short read brings; none at the end."""
         page: list[tuple[int, bytes]] = []
         parts: list[bytes] = []
         latest = size = 0
         with self._reading() as txn:
             cursor = txn.cursor(self._journal)
-            if not cursor.set_range(KEY.pack(start, 0)):
+            if not cursor.set_range(KEY.pack(after + 1, 0)):
                 return page
             for key, part in cursor:
                 seq = KEY.unpack(key)[0]
@@ -244,7 +247,7 @@ class LmdbJournal:
     @of_sound_pages
     def get(self, table: Table, key: bytes) -> bytes | None:
         """The value under exactly this key, or None."""
-        if not key:
+        if not key or table not in self._tables:
             return None
         with self._reading() as txn:
             stored = txn.get(key, db=self._tables[table])
@@ -253,7 +256,7 @@ class LmdbJournal:
     @of_sound_pages
     def floor(self, table: Table, key: bytes) -> tuple[bytes, bytes] | None:
         """The row with the greatest key that is at most `key`, or None."""
-        if not key:
+        if not key or table not in self._tables:
             return None
         with self._reading() as txn:
             cursor = txn.cursor(self._tables[table])
@@ -271,6 +274,8 @@ class LmdbJournal:
     ) -> list[tuple[bytes, bytes]]:
         """Up to `limit` rows in key order with start <= key < stop (`stop` None: to the end)."""
         rows: list[tuple[bytes, bytes]] = []
+        if table not in self._tables:
+            return rows
         with self._reading() as txn:
             cursor = txn.cursor(self._tables[table])
             if not (cursor.set_range(start) if start else cursor.first()):
@@ -282,12 +287,18 @@ class LmdbJournal:
         return rows
 
     def _reading(self) -> Transaction:
+        if self._closed:
+            raise Unavailable("The journal is closed.")
         try:
             return self._env.begin()
         except lmdb.MapResizedError:
             # The writer, another process, has grown the map; 0 takes over its size.
             self._env.set_mapsize(0)
             return self._env.begin()
+
+    def aside(self) -> Aside:
+        """See `Journal.aside`."""
+        return Aside(self, self._aside)
 
     # -- housekeeping -------------------------------------------------------------------------------------
 
@@ -306,7 +317,7 @@ class LmdbJournal:
         used = pages * self._page
         high = (info["last_pgno"] + 1) * self._page
         again = max(high - used, 0) * 255 // 256
-        free = min(self._disk_free(), info["map_size"] - high) + again - self._reserve
+        free = min(disk_free(self._folder), info["map_size"] - high) + again - self._reserve
         return Room(max(free, 0), used)
 
     def maintain(self) -> None:
@@ -325,7 +336,8 @@ class LmdbJournal:
             # A compaction reads in a thread of its own.
             still = self._readonly or self._watch is not None
             if not still and (info["last_pgno"] + 1) * self._page > size * 4 // 5:
-                self._env.set_mapsize(2 * size)
+                with self._aside:
+                    self._env.set_mapsize(2 * size)
             self._maintained += 1
             if self._maintained % _UNMAP_EVERY == 0:
                 unmap_pages(self._folder)
@@ -350,15 +362,16 @@ class LmdbJournal:
         self._watch = watch
 
     def _adopt(self, env: lmdb.Environment, held: Databases) -> None:
-        self._env = env
-        self._journal, self._fence, self._tables = held
+        with self._aside:
+            self._env = env
+            self._journal, self._fence, self._tables = held
 
     def _fail(self) -> None:
         self._failed = True
 
     def close(self) -> None:
         """Release everything. Idempotent."""
-        with self._turn:
+        with self._turn, self._aside:
             if not self._closed:
                 self._closed = True
                 self._env.close()
@@ -368,7 +381,7 @@ class LmdbJournal:
         # A process that was killed leaves its readers behind, and with them the pages that they pinned.
         self._env.reader_check()
         with self._reading() as txn:
-            self._head = self._last(txn)
+            self._head = last_number(txn, self._journal)
             latest = txn.get(_EPOCH, db=self._fence)
         self._epoch = _NUMBER.unpack(latest)[0] if latest else 0
         if self._readonly:
@@ -381,11 +394,3 @@ class LmdbJournal:
             txn.abort()
             raise self._before_commit(error) from error
         self._finish(txn, 0)
-
-    def _last(self, txn: Transaction) -> int:
-        cursor = txn.cursor(self._journal)
-        return int(KEY.unpack(cursor.key())[0]) if cursor.last() else 0
-
-    def _disk_free(self) -> int:
-        disk = os.statvfs(self._folder)
-        return disk.f_bavail * disk.f_frsize

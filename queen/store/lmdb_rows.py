@@ -34,12 +34,25 @@ class Databases(NamedTuple):
 
 
 def databases(env: lmdb.Environment, create: bool) -> Databases:
-    """Open them, and make them where they are missing if `create`."""
+    """Open them, and make them where they are missing if `create`; else an older store may lack tables."""
 
     def named(name: str) -> Database:
         return env.open_db(name.encode(), create=create)
 
-    return Databases(named("journal"), named("fence"), {table: named(table) for table in Table})
+    tables: dict[Table, Database] = {}
+    for table in Table:
+        try:
+            tables[table] = named(table)
+        except lmdb.NotFoundError:
+            if create:
+                raise
+    return Databases(named("journal"), named("fence"), tables)
+
+
+def last_number(txn: Transaction, journal: Database) -> int:
+    """The number of the last frame, 0 where there is none."""
+    cursor = txn.cursor(journal)
+    return int(KEY.unpack(cursor.key())[0]) if cursor.last() else 0
 
 
 def append(txn: Transaction, journal: Database, chunk: int, expected: int, frames: Sequence[bytes]) -> bool:

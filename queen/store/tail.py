@@ -21,6 +21,7 @@ from queen.history import Place, PushedRun, Settled, SettledRecord
 from queen.names import message_id, uuid_number
 from queen.store import keys
 from queen.store.journal import Change, Table
+from queen.store.touches import Touches
 
 _BLOCK_BITS = 12
 _NEVER = bytes(8)
@@ -62,10 +63,14 @@ class Tail:
         self._pages: dict[bytes, list[Settling]] = defaultdict(list)
         self._settlements: dict[int, list[SettledRecord]] = defaultdict(list)
         self._deleted: list[tuple[int, Run]] = []
+        self._touches = Touches()
+        # What else had a transactionId before the message that has it now: for the record, see `changes`.
+        self._named_before: list[tuple[str, int, int]] = []
 
     def add(self, seq: int, partition: int, at: int, shift: int, events: tuple[AnyEvent, ...]) -> None:
         """Take in one record."""
         self.last_seq = seq
+        self.size += self._touches.add(seq, partition, events)
         settled: list[Run] = []
         for event in events:
             if type(event) is MessagesPushed:
@@ -92,6 +97,8 @@ class Tail:
         self.size += 2
         for index, name in enumerate(event.transaction_ids):
             if name is not None:
+                if name in self._named:
+                    self._named_before.append((name, *self._named[name][1:]))
                 place = Place(partition, event.first + index, message_id(base, index))
                 self._named[name] = place, seq, index
         self.size += len(event.transaction_ids)
@@ -173,6 +180,7 @@ class Tail:
         given_up: list[Change] = []
         rows = [*self._run_rows(), *self._id_rows(), *self._settled_rows(settled, given_up), *self._settlement_rows()]
         rows += given_up
+        rows += self._touches.rows()
         # Last: whoever finds one of these finds the rows that say where the messages lie.
         rows += [
             Change(Table.ERASURES, keys.erasure_key(partition, run.first), keys.erasure_value(run.length))
@@ -194,6 +202,7 @@ class Tail:
         rows += [
             Change(Table.IDS, keys.named_key(name, seq, index), b"") for name, (_, seq, index) in self._named.items()
         ]
+        rows += [Change(Table.IDS, keys.named_key(*earlier), b"") for earlier in self._named_before]
         rows.sort()
         return rows
 

@@ -16,7 +16,7 @@ from werkzeug.routing import WebsocketMismatch
 
 from queen.broker import Broker
 from queen.errors import QueenError
-from queen.web import analytics, delivery, groups, messages, queues, resources
+from queen.web import analytics, delivery, explain, groups, messages, queues, resources
 from queen.web.access import Access
 from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Frames, Guest, Session
@@ -51,6 +51,7 @@ ROUTES: Final = (
     Row("POST", "/api/v1/ack", delivery.ack, fast=True, soon=True),
     Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True, soon=True),
     Row("POST", "/api/v1/transaction", delivery.transaction, fast=True),
+    Row("GET", "/api/v1/explain/pop", explain.pop),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
     Row("POST", "/api/v1/configure", queues.configure),
     Row("POST", "/api/v1/compact", compact),
@@ -61,6 +62,7 @@ ROUTES: Final = (
     Row("POST", "/api/v1/messages/<transactionId>/retry", messages.retry),
     Row("POST", "/api/v1/messages/<transactionId>/dlq", messages.bury),
     Row("GET", "/api/v1/messages/<transactionId>/related", messages.related),
+    Row("GET", "/api/v1/messages/<transactionId>/history", messages.history),
     Row("DELETE", "/api/v1/queues/<queue>/clear", messages.clear),
     Row("GET", "/api/v1/dlq", messages.dead_letters),
     Row("GET", "/api/v1/consumer-groups", groups.listed),
@@ -95,10 +97,10 @@ OPERATION: Final[dict[str, Own]] = {
 """Routes about the server itself, all of them GET."""
 LABELS: Final = {row.route: f"{row.method} {row.path}" for row in ROUTES}
 """What each route is called where requests are counted."""
+SOON: Final = frozenset(row.route for row in ROUTES if row.soon)
 ROLES: Final = {(row.method, row.path): row.role for row in OPERATIONS}
 """What a token needs for each route."""
 NEEDS: Final = {row.route: ROLES[row.method, row.path] for row in ROUTES}
-SOON: Final = frozenset(row.route for row in ROUTES if row.soon)
 
 
 async def answer_to(route: Route, broker: Broker, asked: Asked) -> Answer:

@@ -14,6 +14,12 @@ HTML: Final = "text/html"
 DOCUMENT: Final = "application/json"
 YAML: Final = "application/yaml"
 
+AT: Final = Parameter(
+    "at",
+    {"type": "string"},
+    "As it was at that instant: an ISO 8601 time, `-5m`, or a record's number as `#123`.",
+)
+
 RESOURCES: Final = (
     Operation(
         "GET",
@@ -21,7 +27,7 @@ RESOURCES: Final = (
         "Queues",
         "All queues",
         {200: figures.QueueSummaries},
-        (NAMESPACE, TASK),
+        (NAMESPACE, TASK, AT),
         role=Role.READ,
     ),
     Operation(
@@ -30,6 +36,7 @@ RESOURCES: Final = (
         "Queues",
         "A queue and its partitions",
         {200: figures.QueueDetail},
+        (AT,),
         refuses=(404,),
         role=Role.READ,
     ),
@@ -39,15 +46,27 @@ RESOURCES: Final = (
         "Queues",
         "All partitions",
         {200: figures.PartitionSummaries},
-        (QUEUE, Parameter("minDepth", COUNT, "Only partitions with at least so many pending messages.")),
+        (QUEUE, Parameter("minDepth", COUNT, "Only partitions with at least so many pending messages."), AT),
         role=Role.READ,
     ),
     Operation(
-        "GET", "/api/v1/resources/namespaces", "Queues", "All namespaces", {200: figures.Namespaces}, role=Role.READ
+        "GET",
+        "/api/v1/resources/namespaces",
+        "Queues",
+        "All namespaces",
+        {200: figures.Namespaces},
+        (AT,),
+        role=Role.READ,
     ),
-    Operation("GET", "/api/v1/resources/tasks", "Queues", "All tasks", {200: figures.Tasks}, role=Role.READ),
+    Operation("GET", "/api/v1/resources/tasks", "Queues", "All tasks", {200: figures.Tasks}, (AT,), role=Role.READ),
     Operation(
-        "GET", "/api/v1/resources/overview", "Queues", "Everything in numbers", {200: figures.Overview}, role=Role.READ
+        "GET",
+        "/api/v1/resources/overview",
+        "Queues",
+        "Everything in numbers",
+        {200: figures.Overview},
+        (AT,),
+        role=Role.READ,
     ),
 )
 

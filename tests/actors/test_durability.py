@@ -8,7 +8,7 @@ import structlog
 import trio
 
 from queen import Acknowledgement, Broker, NewMessage
-from queen.actors.keeper import CHECKPOINT
+from queen.actors.snapshots import CHECKPOINT
 from queen.errors import Conflict, NotFound, ShuttingDown, StoreFailed, StoreFull, Unavailable
 from queen.opening import _cause
 from queen.store.format import pack_row, unpack_row

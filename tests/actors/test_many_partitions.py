@@ -89,9 +89,9 @@ async def test_summaries_say_what_the_rows_say(autojump_clock: Any) -> None:
         await trio.sleep(2)
         for key, row in journal.scan(Table.PARTITIONS, b""):
             summary, number = read_summary(row), int.from_bytes(key)
-            _, queue, id, name, created_at, state = unpack_partition(number, row)
+            seq, queue, id, name, created_at, state = unpack_partition(number, row)
             view = state.groups[0]
-            assert summary[1:] == (queue, created_at, id, view.cursor, view.counts, name)
+            assert summary[1:] == (seq, queue, created_at, id, view.cursor, view.counts, name)
             run = next(engine_of(queen).core.projections.runs(number, view.cursor), None)
             expected = 0 if run is None else run.pushed_at
             assert summary.head_at == (None if name == "1" else expected)

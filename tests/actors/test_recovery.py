@@ -8,7 +8,7 @@ import trio
 
 from queen import Acknowledgement, Broker, Delivery, NewMessage
 from queen.actors import keeper as keeper_module
-from queen.actors.keeper import CHECKPOINT
+from queen.actors.snapshots import CHECKPOINT
 from queen.clock import TrioClock
 from queen.errors import NotFound
 from queen.store import chain

@@ -1,0 +1,46 @@
+"""Times as people write them."""
+
+from datetime import timedelta, timezone
+
+import pytest
+
+from queen.audit.times import When, parse_time
+from queen.errors import Invalid
+from queen.names import SECOND, parse_instant
+
+NOW = parse_instant("2026-11-30T12:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("now", NOW),
+        ("-5m", NOW - 300 * SECOND),
+        ("-1h30m", NOW - 5400 * SECOND),
+        ("-1.5s", NOW - 1_500_000),
+        ("-2d", NOW - 172_800 * SECOND),
+        ("2026-11-30T12:00:00Z", NOW),
+        ("2026-11-30T12:00", NOW),
+        ("2026-11-30T13:00+01:00", NOW),
+        ("2026-11-30", NOW - 43_200 * SECOND),
+        (" 2026-11-30 12:00:00.000001 ", NOW + 1),
+    ],
+)
+def test_an_instant(text: str, at: int) -> None:
+    assert parse_time(text, NOW) == When(at)
+
+
+def test_the_number_of_a_record() -> None:
+    assert parse_time("#123", NOW) == When(seq=123)
+
+
+def test_a_time_without_a_zone_is_of_the_zone_that_is_given() -> None:
+    assert parse_time("2026-11-30T14:00", NOW, zone=timezone(timedelta(hours=2))) == When(NOW)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "noon", "5m", "-5", "-5y", "--5m", "#", "#-1", "2026-13-01", "0000-00-00", "#1e3"]
+)
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(Invalid, match="at: must be an ISO 8601 time"):
+        parse_time(text, NOW, "at")
