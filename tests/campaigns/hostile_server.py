@@ -88,9 +88,10 @@ async def target(*options: str) -> AsyncIterator[Target]:
             with trio.fail_after(30):
                 await trio.to_thread.run_sync(process.wait, abandon_on_cancel=True)
             assert process.returncode == 0, f"the server ended with {process.returncode}"
+        except BaseException:
+            print(log.read_text()[-6000:], file=sys.stderr)
+            raise
         finally:
-            if process.poll() is not None and process.returncode:
-                print(log.read_text()[-6000:], file=sys.stderr)
             process.kill()
             process.wait()
 
