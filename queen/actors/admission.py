@@ -1,11 +1,14 @@
-"""A push request taken apart by partition and put together again: P4 within one request, ids, P6. Pure."""
+"""A push request taken apart by partition and put together again: P4 within one request, ids, P6."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from queen.actors.catalogue_state import Queue
+from queen.actors.decision import Decision
+from queen.actors.mailbox import Part
 from queen.commands import PushItem
 from queen.errors import QueueFull
+from queen.events import MessagesPushed
 from queen.history import Place
 from queen.messages import NewMessage
 from queen.names import uuid_pairs
@@ -92,3 +95,17 @@ def queue_full(queue: Queue, count: int) -> None:
     limit = queue.options.max_size
     if limit and queue.depth + count > limit:
         raise QueueFull(f"queue '{queue.name}' holds {queue.depth} of at most {limit} messages; {count} more don't fit")
+
+
+def admit_pushes(parts: Sequence[Part], decisions: Sequence[Decision]) -> None:
+    """P6: refuse the whole push where a queue would hold more than it may. `decisions` may go on behind the parts."""
+    if not any([part.slot.queue.options.max_size for part in parts]):
+        return
+    counts: dict[Queue, int] = {}
+    for part, decision in zip(parts, decisions, strict=False):
+        for event in decision.events:
+            if isinstance(event, MessagesPushed):
+                queue = part.slot.queue
+                counts[queue] = counts.get(queue, 0) + len(event.sizes)
+    for queue, count in counts.items():
+        queue_full(queue, count)

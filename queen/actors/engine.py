@@ -13,16 +13,16 @@ import trio
 from msgspec import UnsetType
 
 from queen.actors import catalogue_rules as rules
-from queen.actors.admission import Plan, queue_full
-from queen.actors.catalogue_state import Queue, Slot
+from queen.actors.admission import Plan, admit_pushes
+from queen.actors.asks import Asks
+from queen.actors.catalogue_state import Queue
 from queen.actors.compacting import compacted
 from queen.actors.core import Core
-from queen.actors.decision import Decision
+from queen.actors.creation import Creation
 from queen.actors.eraser import Eraser
 from queen.actors.feed import Feed
 from queen.actors.keeper import Keeper
-from queen.actors.mailbox import Granted, Part, PopRequest, Work, retry_later
-from queen.actors.partition_state import Partition, evolve
+from queen.actors.mailbox import Granted, Part, PopRequest, Work
 from queen.actors.patience import Patience
 from queen.actors.pulse import Pulse
 from queen.actors.recovery import Recovery
@@ -32,12 +32,10 @@ from queen.actors.settling import AckPlan
 from queen.actors.ticker import Ticker
 from queen.clock import Clock, Ids
 from queen.commands import Extend, Push
-from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
-from queen.events import MessagesPushed
+from queen.errors import NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
 from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.meter import Meter
-from queen.names import DEFAULT_PARTITION
-from queen.options import DEFAULTS, QueueOptions, merge
+from queen.options import DEFAULTS, merge
 from queen.replies import Compacted, Nothing, Receipt, Settlement
 from queen.reply import Reply
 from queen.store.journal import Journal
@@ -65,9 +63,8 @@ class Engine:
     ) -> None:
         self.core = Core(journal, clock, ids, runner, feed or Feed(clock, Meter()), ring)
         self._compute = compute
-        self._asks: set[Reply[Any]] = set()
+        self._asks = Asks(self.core)
         self._stop = trio.Event()
-        self._idle = trio.Event()
         self.accepting = False
         self._running = False
         self._draining = False
@@ -76,13 +73,15 @@ class Engine:
         self.house: Residents
         self.router: Router
         self.patience: Patience
+        self._creation: Creation
 
     async def run(self, task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """Recover, then serve until `stop`. Raises what ended it otherwise, alone in an exception group."""
         try:
             async with trio.open_nursery() as writing:
                 async with trio.open_nursery() as acting:
-                    self.house = Residents(self.core, acting)
+                    self.house = self._asks.house = Residents(self.core, acting)
+                    self._creation = Creation(self.core, self.house)
                     ticker = self.house.ticker = Ticker(self.core, self.house)
                     self.router = self.house.router = Router(self.core, self.house, ticker)
                     await Recovery(self.core, self.house).run()
@@ -109,17 +108,14 @@ class Engine:
                     await keeper.flush()
                 writing.cancel_scope.cancel()
         finally:
-            for reply in list(self._asks):
-                reply.fail(self.core.writer.failure or Unavailable(_ENDED))
+            self._asks.fail(self.core.writer.failure or Unavailable(_ENDED))
 
     async def drain(self) -> None:
         """Take nothing new, answer parked pops with nothing, and wait for what is under way."""
         self.accepting = False
         self._draining = True
         self.router.close()
-        while self._asks:
-            self._idle = trio.Event()
-            await self._idle.wait()
+        await self._asks.wait_none()
         await trio.lowlevel.checkpoint()  # those who were answered last hear of it first
 
     def stop(self) -> None:
@@ -140,19 +136,19 @@ class Engine:
             self.core.meter.receipts(made)
             return made
 
-        return self._begin(parts, caller, receipts, partial(admit_pushes, parts))
+        return self._asks.begin(parts, caller, receipts, partial(admit_pushes, parts))
 
     def ack(self, entries: Sequence[Acknowledgement], caller: Caller) -> Reply[list[Settlement]]:
         """Settle messages, all in one commit (A5); refusals are values. Not waited for: as for a push."""
         self.check_open()
         plan = AckPlan(self.core, entries)
-        return self._begin(plan.parts(), caller, plan.settlements)
+        return self._asks.begin(plan.parts(), caller, plan.settlements)
 
     def pop(self, request: PopRequest, timeout: float) -> Reply[list[Granted] | Nothing]:
         """Serve a pop; a waiting one for up to `timeout` seconds. Left, it gives everything back (L8)."""
         self.check_open()
         asked_at = trio.current_time()
-        self._open(request.reply)
+        self._asks.open(request.reply)
         self.router.pop(request)
         if request.wait:
             self.patience.add(request, asked_at + timeout)
@@ -162,7 +158,7 @@ class Engine:
 
     def _leave(self, request: PopRequest) -> None:
         self.router.leave(request)
-        self._close(request.reply)
+        self._asks.close(request.reply)
         if request.wait and not request.reply.is_set:
             self.patience.over()
 
@@ -185,8 +181,8 @@ class Engine:
         if slot is None:
             raise await self.durable(NotFound("there is no such lease, or it has ended"))
         reply: Reply[list[Any]] = Reply()
-        self._put(Work((Part(slot, Extend(lease, seconds)),), caller, told=partial(_answer, reply)))
-        expires_at: int = (await self._ask(reply))[0]
+        self.house.put(Work((Part(slot, Extend(lease, seconds)),), caller, told=partial(_answer, reply)))
+        expires_at: int = (await self._asks.ask(reply))[0]
         return expires_at + self.core.clock.shift()
 
     async def configure(
@@ -205,7 +201,7 @@ class Engine:
             rules.check_options(options, keys=self.core.ring.current is not None)
             self.core.check_room()
             given = [None if isinstance(value, UnsetType) else value for value in (namespace, task)]
-            queue = self._create_queue(name, given[0], given[1], options, caller)
+            queue = self._creation.queue(name, given[0], given[1], options, caller)
         else:
             event = rules.configure(queue, changes, namespace, task)
             if event is not None:
@@ -219,7 +215,7 @@ class Engine:
         self.check_open()
         reply: Reply[T] = Reply()
         self.core.writer.then(lambda failure: reply.fail(failure) if failure else reply.set(answer))
-        return await self._ask(reply)
+        return await self._asks.ask(reply)
 
     async def compact(self) -> Compacted:
         """R5: erase what is deleted, and make the journal's file anew; see `compacted`."""
@@ -233,7 +229,7 @@ class Engine:
     ) -> list[Any]:
         """Have commands carried out, all in one commit or none; returns their replies. Cancelled: as for a push."""
         self.check_open()
-        return await self._begin(parts, caller, _unchanged, admit).wait()
+        return await self._asks.begin(parts, caller, _unchanged, admit).wait()
 
     async def question(self, parts: Sequence[Part]) -> list[Any]:
         """Ask partitions something, each for itself. The replies may be ahead of the disk: nothing of them may be told
@@ -253,10 +249,10 @@ class Engine:
                 reply.set(replies)
 
         for index, part in enumerate(parts):
-            self._put(Work((part,), _SERVER, decided=partial(decided, index), asks=True))
+            self.house.put(Work((part,), _SERVER, decided=partial(decided, index), asks=True))
         if not parts:
             reply.set([])
-        return await self._ask(reply)
+        return await self._asks.ask(reply)
 
     # -- inside -------------------------------------------------------------------------------------------
 
@@ -267,112 +263,11 @@ class Engine:
             failure = self.core.writer.failure or (closing if self._draining else Unavailable(_ENDED))
             raise failure.with_traceback(None)
 
-    def _begin(
-        self,
-        parts: Sequence[Part],
-        caller: Caller,
-        make: Callable[[list[Any]], T],
-        admit: Callable[[list[Any]], None] | None = None,
-    ) -> Reply[T]:
-        """Hand in commands, all in one commit or none; the reply is what `make` makes of theirs, once durable."""
-        reply: Reply[T] = Reply()
-
-        def told(replies: list[Any] | None, error: BaseException | None) -> None:
-            if error is None:
-                reply.settle(partial(make, replies or []))
-            else:
-                reply.fail(error)
-
-        self._open(reply)
-        try:
-            if parts:
-                self._put(Work(tuple(parts), caller, told=told, admit=admit))
-            else:
-                self.core.writer.then(lambda failure: told([], failure))
-        except BaseException:
-            self._close(reply)
-            raise
-        return reply
-
-    def _open(self, reply: Reply[Any]) -> None:
-        """Somebody is to be answered, before a drain is over and in any case."""
-        self._asks.add(reply)
-        reply.then(partial(self._close, reply))
-
-    def _close(self, reply: Reply[Any]) -> None:
-        self._asks.discard(reply)
-        if not self._asks:
-            self._idle.set()
-
-    async def _ask(self, reply: Reply[T]) -> T:
-        self._asks.add(reply)
-        try:
-            return await reply.wait()
-        finally:
-            self._close(reply)
-
-    def _put(self, work: Work) -> None:
-        """Into all mailboxes, or none: no checkpoint in here, so that all partitions meet shared work in one order."""
-        if len(work.parts) == 1:
-            self.house.awake(work.parts[0].slot).put(work)
-            return
-        actors = [self.house.awake(slot) for slot in dict.fromkeys(part.slot for part in work.parts)]
-        if all(actor.free for actor in actors):
-            work.arrivals = 1  # all of them are here
-            actors[0].put(work)
-            return
-        for actor in actors:
-            if actor.full:
-                raise Busy(retry_later(actor.slot))
-        for actor in actors:
-            actor.line_up(work)
-
     def push_parts(self, plan: Plan, caller: Caller) -> list[Part]:
         """The commands of a push, for partitions that exist from now on. Raises where there is no room."""
         self.core.check_room()
-        slots = self._slots(plan, caller)
+        slots = self._creation.slots(plan, caller)
         return [Part(slot, Push(*push)) for slot, push in zip(slots, plan.pushes(), strict=True)]
-
-    def _slots(self, plan: Plan, caller: Caller) -> list[Slot]:
-        """The partitions of a push, made where they are missing (P5)."""
-        known = [self.core.catalogue.slot(*place) for place in plan.places]
-        found_all = [slot for slot in known if slot is not None]
-        if len(found_all) == len(known):
-            return found_all
-        find = self.core.projections.find
-        missing = [place for place, slot in zip(plan.places, known, strict=True) if slot is None]
-        missing = [place for place in missing if not plan.settle(place, find)]
-        for queue in {queue for queue, _ in missing}:
-            found = self.core.catalogue.queues.get(queue)
-            if found is not None:
-                queue_full(found, plan.count_new(queue, find))
-        for queue, partition in missing:
-            found = self.core.catalogue.queues.get(queue)
-            if found is None:
-                found = self._create_queue(queue, *plan.grouping(queue), DEFAULTS, caller)
-            if partition not in found.slots:
-                self._create_partition(found, partition, caller)
-        return [self.core.catalogue.queues[queue].slots[partition] for queue, partition in plan.places]
-
-    def _create_queue(
-        self, name: str, namespace: str | None, task: str | None, options: QueueOptions, caller: Caller
-    ) -> Queue:
-        catalogue = self.core.catalogue
-        event = rules.create_queue(catalogue, name, self.core.ids.block(), namespace, task, options)
-        self.core.record_catalogue(event, caller)
-        queue = catalogue.queues[name]
-        self._create_partition(queue, DEFAULT_PARTITION, caller)  # Z12
-        return queue
-
-    def _create_partition(self, queue: Queue, name: str, caller: Caller) -> None:
-        number = self.core.catalogue.next_partition
-        event = rules.create_partition(queue, name, self.core.ids.block())
-        seq = self.core.record_catalogue(event, caller, number)
-        state = Partition(number)
-        evolve(state, event, 0)
-        slot = queue.slots[name]
-        slot.deleted = state.deleted
-        self.house.keep(slot, state, seq)
 
 
 def _answer(reply: Reply[list[Any]], replies: list[Any] | None, error: BaseException | None) -> None:
@@ -384,17 +279,3 @@ def _answer(reply: Reply[list[Any]], replies: list[Any] | None, error: BaseExcep
 
 def _unchanged(replies: list[Any]) -> list[Any]:
     return replies
-
-
-def admit_pushes(parts: Sequence[Part], decisions: Sequence[Decision]) -> None:
-    """P6: refuse the whole push where a queue would hold more than it may. `decisions` may go on behind the parts."""
-    if not any([part.slot.queue.options.max_size for part in parts]):
-        return
-    counts: dict[Queue, int] = {}
-    for part, decision in zip(parts, decisions, strict=False):
-        for event in decision.events:
-            if isinstance(event, MessagesPushed):
-                queue = part.slot.queue
-                counts[queue] = counts.get(queue, 0) + len(event.sizes)
-    for queue, count in counts.items():
-        queue_full(queue, count)

@@ -15,12 +15,12 @@ import trio
 from queen.actors.availability import blocked, next_deadline, next_sweep, offer
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
-from queen.actors.mailbox import Part, Work
+from queen.actors.mailbox import Part, Work, retry_later
 from queen.actors.partition import PartitionActor, first_position, forget_groups
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.snapshots import pack_partition, unpack_partition
 from queen.commands import Release
-from queen.errors import QueenError
+from queen.errors import Busy, QueenError
 from queen.events import GroupJoined
 from queen.messages import Caller
 from queen.names import SECOND
@@ -114,6 +114,22 @@ class Residents:
         for slot, (actor, _) in list(self._awake.items()):
             if slot.queue is queue and not actor.broken and group in actor.state.groups:
                 actor.part_from(group)
+
+    def put(self, work: Work) -> None:
+        """Into all mailboxes, or none: no checkpoint in here, so that all partitions meet shared work in one order."""
+        if len(work.parts) == 1:
+            self.awake(work.parts[0].slot).put(work)
+            return
+        actors = [self.awake(slot) for slot in dict.fromkeys(part.slot for part in work.parts)]
+        if all(actor.free for actor in actors):
+            work.arrivals = 1  # all of them are here
+            actors[0].put(work)
+            return
+        for actor in actors:
+            if actor.full:
+                raise Busy(retry_later(actor.slot))
+        for actor in actors:
+            actor.line_up(work)
 
     def resting(self, slot: Slot) -> Partition | None:
         """The state of a partition that nobody is awake for, to be read and nothing else; None if somebody is."""

@@ -7,9 +7,9 @@ refused refuses the whole.
 from collections.abc import Sequence
 from typing import Any
 
-from queen.actors.admission import Plan
+from queen.actors.admission import Plan, admit_pushes
 from queen.actors.decision import Decision
-from queen.actors.engine import Engine, admit_pushes
+from queen.actors.engine import Engine
 from queen.actors.settling import AckPlan
 from queen.errors import TransactionRefused
 from queen.messages import Acknowledgement, Caller, NewMessage

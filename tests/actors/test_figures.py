@@ -41,7 +41,7 @@ async def told(queen: Broker, slot: Slot, command: PartitionCommand) -> Any:
         else:
             reply.fail(error)
 
-    engine_of(queen)._put(Work((Part(slot, command),), Caller(), told=answer))
+    engine_of(queen).house.put(Work((Part(slot, command),), Caller(), told=answer))
     return await reply.wait()
 
 

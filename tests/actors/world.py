@@ -145,7 +145,7 @@ async def carried(queen: Broker, command: PartitionCommand, partition: str = "De
         else:
             reply.fail(error)
 
-    engine._put(Work((Part(slot, command),), Caller("test"), told=told))
+    engine.house.put(Work((Part(slot, command),), Caller("test"), told=told))
     await reply.wait()
 
 
