@@ -154,7 +154,7 @@ async def test_connection_close_closes(server: Server, target: str) -> None:
     assert await client.at_end()
 
 
-@pytest.mark.settings(write_time=0.1)
+@pytest.mark.settings(write_time=0.5)
 async def test_a_client_that_reads_nothing_is_given_up(server: Server) -> None:
     """Its connection ends by `write_time`, and what it was to get is given back (L8)."""
     client = await server.connect()
