@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
-import trio
 from msgspec import UNSET, UnsetType
 
 from queen.actors import transaction
@@ -31,14 +30,12 @@ from queen.checks import (
 )
 from queen.clock import Clock, Ids
 from queen.commands import AckStatus
-from queen.condition import Health, Readiness, health_of, readiness_of
 from queen.consumer import Consumer, Consuming, Source
-from queen.errors import Invalid, QueenError, ShuttingDown, Unavailable
+from queen.errors import Invalid, QueenError
 from queen.explanations import Explanations
 from queen.groups import Groups
 from queen.hindsight import Hindsight
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage, Wanted
-from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, SECOND, check_name, uuid_text
 from queen.options import QueueOptions
 from queen.renewals import Renewals
@@ -46,6 +43,7 @@ from queen.replies import Compacted, Nothing, Receipt, Settlement
 from queen.reply import Reply
 from queen.reports import Reports
 from queen.stored import Messages
+from queen.succession import Succession
 
 MAX_ITEMS = 1000
 """Messages in a push, acknowledgements in a batch, messages in a pop (P2, O1, A5)."""
@@ -63,19 +61,14 @@ class QueueConfiguration(msgspec.Struct, frozen=True):
     task: str | None
 
 
-class Broker:
+class Broker(Succession):
     """A queue server without the network. All methods raise `QueenError`s; what a cancellation leaves behind is
     said where it matters. `messages` and `statistics` are subjects of their own."""
 
     def __init__(self, clock: Clock, ids: Ids) -> None:
+        super().__init__()
         self._clock = clock
         self._ids = ids
-        self._engine: Engine | None = None
-        self._failure: QueenError | None = None
-        self._closed = False
-        self._stopped = trio.Event()
-        self._started = trio.Event()
-        self.meter = Meter()
         self.feed = Feed(clock, self.meter)
         self.renewals = Renewals(self.extend)
         self.explain_pop = Explanations(self._running).pop
@@ -329,70 +322,8 @@ class Broker:
         compaction runs, `StoreFull`, `Busy`. Cancelled, the file is the old one or the new one, and in use."""
         return await self._running().compact()
 
-    # -- life ---------------------------------------------------------------------------------------------
-
-    @property
-    def ready(self) -> bool:
-        """Whether work is taken now."""
-        return self._engine is not None and self._engine.accepting
-
-    def health(self) -> Health:
-        """How the broker is, at no cost."""
-        return health_of(self._engine, self.meter)
-
-    def readiness(self) -> Readiness:
-        """Whether work is taken now, and why not."""
-        return readiness_of(self._engine, self._failure, self._closed)
-
-    async def drain(self) -> None:
-        """Take no new work, answer waiting pops with nothing, and wait for what is under way."""
-        self._closed = True
-        if self._engine is not None:
-            await self._engine.drain()
-
     def stop(self) -> None:
         """End, with what has been drained in snapshots."""
-        self._closed = True
-        self._stopped.set()
         self.feed.close()
         self.renewals.close()
-        if self._engine is not None:
-            self._engine.stop()
-
-    @property
-    def started(self) -> bool:
-        """Whether the journal has been read, once at least."""
-        return self._started.is_set()
-
-    async def wait_started(self) -> None:
-        """Wait until the journal has been read."""
-        await self._started.wait()
-
-    async def wait_stopped(self) -> None:
-        """Wait for `stop`."""
-        await self._stopped.wait()
-
-    def attach(self, engine: Engine) -> None:
-        """Work with this engine from now on. For `opening.supervise` alone, as `detach` is."""
-        self._engine, self._failure = engine, None
-        self._started.set()
-        if self._stopped.is_set():
-            engine.stop()
-
-    def detach(self, failure: QueenError | None = None) -> None:
-        """The engine has ended; without a failure, another one comes or the broker closes."""
-        self._engine, self._failure = None, failure
-
-    @property
-    def closed(self) -> bool:
-        """Whether the broker takes no more work for good."""
-        return self._closed
-
-    def _running(self) -> Engine:
-        if self._closed:
-            raise ShuttingDown("the server is shutting down")
-        if self._engine is None:
-            failure = self._failure or Unavailable("the server is starting")
-            # An error that is kept would keep the frames of all who were told, and what they held.
-            raise failure.with_traceback(None)
-        return self._engine
+        super().stop()

@@ -45,8 +45,9 @@ ROOMS: dict[str, set[str]] = {
     "condition": {"actors"},
     "broker": {
         *("actors", "checks", "clock", "condition", "consumer", "explanations", "groups"),
-        *("hindsight", "renewals", "reply", "reports", "stored"),
+        *("hindsight", "renewals", "reply", "reports", "stored", "succession"),
     },
+    "succession": {"actors", "condition"},
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "checks", "reply", "settings", "tokens"},
     "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "reply", "store"},
