@@ -10,6 +10,7 @@ import json
 import re
 import signal
 import time
+from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -73,10 +74,11 @@ def consume(server: Served) -> None:
     drive(server.port, 4, following, seconds=3600)
 
 
-def ask(server: Served) -> dict[str, dict[str, float]]:
-    """For each route the time of the first request, the median and the longest of the others, and its size."""
+def ask(server: Served, routes: Iterable[str] = ROUTES) -> dict[str, dict[str, float]]:
+    """For each route the time of the first request, the median and the longest of the others, the mean of the server's
+    processor time, and the answer's size."""
     found = {}
-    for route in ROUTES:
+    for route in routes:
         rounds = iter(range(ROUNDS))
         size = 0
 
@@ -89,13 +91,16 @@ def ask(server: Served) -> dict[str, dict[str, float]]:
             size = len(body)
             return None if next(rounds, None) is None else get(route)
 
+        cpu = server.cpu_s()
         tally = drive(server.port, 1, following, seconds=3600)
+        cpu = server.cpu_s() - cpu
         first, *others = [1000 * latency for latency in tally.latencies_s]
         others.sort()
         found[route] = {
             "first_ms": round(first, 2),
             "median_ms": round(others[len(others) // 2], 2),
             "longest_ms": round(others[-1], 2),
+            "cpu_ms": round(1000 * cpu / len(tally.latencies_s), 1),
             "kb": round(size / 1000, 1),
         }
     return found

@@ -101,7 +101,7 @@ async def _serve(settings: Settings) -> None:
         # The port is open from the first moment on, and says 503 until the journal has been read.
         urls: list[str] = await nursery.start(serving)
         await broker.wait_started()
-        nursery.start_soon(_compact_every, broker, settings.compact_every)
+        nursery.start_soon(compact_every, broker, settings.compact_every)
         # What is here now stays: no collection need look at it again.
         gc.collect()
         gc.freeze()
@@ -117,7 +117,8 @@ def _server() -> Callable[..., Awaitable[None]]:
     return serve_http
 
 
-async def _compact_every(broker: Broker, hours: float) -> None:
+async def compact_every(broker: Broker, hours: float) -> None:
+    """Compact every so many hours, for ever; 0: never. One that is refused is left out."""
     while hours:
         await trio.sleep(hours * 3600)
         try:

@@ -70,7 +70,12 @@ OPTIONS: Final = {
         Option("retentionSeconds", "integer", "s", "age at which pending messages are deleted; 0: never"),
         Option("completedRetentionSeconds", "integer", "s", "time from settling to deletion; 0: never"),
         Option("retentionEnabled", "boolean", "", "turns both retentions on"),
-        Option("encryptionEnabled", "boolean", "", "payloads are encrypted on disk"),
+        Option(
+            "encryptionEnabled",
+            "boolean",
+            "",
+            "payloads pushed from now on are encrypted on disk; needs `QUEEN_ENCRYPTION_KEY` or a key file",
+        ),
         Option("maxWaitTimeSeconds", "integer", "s", "cap on the timeout of long polls; 0: none"),
         Option("ordering", "ordering", "", "strict: one lease at a time in a partition; relaxed: side by side"),
     )

@@ -35,6 +35,21 @@ class Plan:
             self._where.append((place, len(part), False))
             part.append(PushItem(payload, name, item.trace_id, item.delay_seconds))
         self.places = list(self._parts)
+        self._settled: dict[tuple[str, str], tuple[Pushed, ...]] = {}
+
+    def settle(self, place: tuple[str, str], find: Callable[[str], Place | None]) -> bool:
+        """Whether all that goes to `place` is stored already, wherever that is. Then the place is left out from now on:
+        a push of nothing but duplicates makes no queue or partition (P4)."""
+        replies: list[Pushed] = []
+        for item in self._parts[place]:
+            found = None if item.transaction_id is None else find(item.transaction_id)
+            if found is None:
+                return False
+            replies.append(Pushed(found.id, None))
+        self.places.remove(place)
+        del self._parts[place]
+        self._settled[place] = tuple(replies)
+        return True
 
     def pushes(self) -> Iterator[tuple[int, tuple[PushItem, ...]]]:
         """For each place, the number that its ids start from and its items."""
@@ -57,7 +72,7 @@ class Plan:
 
     def receipts(self, replies: Sequence[Any]) -> list[Receipt]:
         """The answer, in the order of the request (P3), from the partitions' replies in the order of `places`."""
-        by_place: dict[tuple[str, str], tuple[Pushed, ...]] = dict(zip(self.places, replies, strict=True))
+        by_place = self._settled | dict(zip(self.places, replies, strict=True))
         pushed = [by_place[place][index] for place, index, _ in self._where]
         ids = uuid_texts(id for id, _ in pushed)
         names = uuid_texts(id + 1 for id, _ in pushed)

@@ -282,11 +282,13 @@ class Engine:
 
     def _slots(self, plan: Plan, caller: Caller) -> list[Slot]:
         """The partitions of a push, made where they are missing (P5)."""
+        find = self.core.projections.find
         missing = [place for place in plan.places if self.core.catalogue.slot(*place) is None]
+        missing = [place for place in missing if not plan.settle(place, find)]
         for queue in {queue for queue, _ in missing}:
             found = self.core.catalogue.queues.get(queue)
             if found is not None:
-                queue_full(found, plan.count_new(queue, self.core.projections.find))
+                queue_full(found, plan.count_new(queue, find))
         for queue, partition in missing:
             found = self.core.catalogue.queues.get(queue)
             if found is None:

@@ -19,7 +19,7 @@ from queen.actors.decision import Decision
 from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
 from queen.actors.partition_rules import decide
 from queen.actors.partition_state import Partition, evolve
-from queen.actors.sealing import readable, sealed
+from queen.actors.sealing import opener, readable, sealed
 from queen.commands import PartitionCommand, Pop, Tick
 from queen.errors import Busy, Quarantined, QueueGone, Unavailable
 from queen.events import Event, GroupJoined, MessagesDeleted, MessagesPushed
@@ -150,11 +150,20 @@ class PartitionActor:
         decision = decide(self.state, command, now, options, self.history)
         if options.encryption_enabled and decision.payloads:
             return sealed(decision, self._core.ring, self._core.keys_used)
-        if self._core.keys_lost and isinstance(command, Pop) and isinstance(decision.reply, Grant):
-            count = readable(decision.reply, self.history, self._core.keys_lost)
+        if self._core.keys_used and isinstance(command, Pop) and isinstance(decision.reply, Grant):
+            count = self._readable(command, decision.reply)
             if count < len(decision.reply.taken):
                 return decide(self.state, replace(command, batch=count), now, options, self.history)
         return decision
+
+    def _readable(self, command: Pop, grant: Grant) -> int:
+        """How many messages of a grant may be given away. What is completed at delivery is opened before that: it could
+        not be given back if it turned out to be damaged, as what is leased is (C4)."""
+        core = self._core
+        if not command.auto_ack and not core.keys_lost:
+            return len(grant.taken)
+        opens = opener(core.records, core.writer.durable, core.ring) if command.auto_ack else None
+        return readable(grant, self.history, core.keys_lost, opens)
 
     def apply(self, decision: Decision, now: int, shift: int) -> None:
         """Change the state."""

@@ -2,17 +2,21 @@
 leased. Here and not in the rules, because a seal takes chance and keys; a decision is a proposal until it is recorded.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
 from queen.actors.decision import Decision
-from queen.errors import KeyMissing
+from queen.errors import KeyMissing, QueenError
 from queen.events import Event, MessagesPushed
 from queen.history import History, PushedRun
 from queen.names import message_id
 from queen.replies import Grant
 from queen.store.keyring import KeyRing, missing
+from queen.store.records import Records
+
+Opens = Callable[[PushedRun, int], None]
+"""Raises where the message at a position of a run can't be opened."""
 
 
 def sealed(decision: Decision, ring: KeyRing, used: set[str]) -> Decision:
@@ -35,16 +39,37 @@ def sealed(decision: Decision, ring: KeyRing, used: set[str]) -> Decision:
     return Decision(tuple(events), decision.reply, payloads)
 
 
-def readable(grant: Grant, history: History, lost: Collection[str]) -> int:
-    """How many messages of the grant, from its first on, are not sealed with one of the `lost` keys.
-
-    Raises `KeyMissing` where the first one is."""
+def readable(grant: Grant, history: History, lost: Collection[str], opens: Opens | None = None) -> int:
+    """How many messages of the grant, from its first on, are not sealed with one of the `lost` keys, and do open where
+    `opens` is given. Raises what is wrong with the first one: `KeyMissing`, `SealBroken`, `ChainBroken`."""
     run: PushedRun | None = None
     for count, taken in enumerate(grant.taken):
         if run is None or not run.first <= taken.position < run.first + run.length:
             run = next(history.runs(taken.position))
-        if run.key in lost:
-            if not count:
+        try:
+            if run.key in lost:
                 raise KeyMissing(missing(str(run.key)))
+            if opens is not None and run.key is not None:
+                opens(run, taken.position)
+        except QueenError:
+            if not count:
+                raise
             return count
     return len(grant.taken)
+
+
+def opener(records: Records, durable: int, ring: KeyRing) -> Opens:
+    """Looks whether sealed messages open, those of records up to `durable`; what is younger was sealed by this process
+    a moment ago."""
+
+    def opens(run: PushedRun, position: int) -> None:
+        if run.seq > durable:
+            return
+        record = records.read(run.seq)
+        pushed, index = record.pushed, position - run.first
+        assert pushed is not None, "a run points at its record"
+        payload = record.payload(index)
+        if payload is not None and pushed.key is not None:  # None: erased
+            ring.open(pushed.key, payload, message_id(int.from_bytes(pushed.base), index))
+
+    return opens

@@ -42,6 +42,15 @@ class Configured(Body):
 # -- the server itself ------------------------------------------------------------------------------------
 
 
+class Entrance(Body):
+    """Where the manual is, and the same for programs."""
+
+    name: Text
+    docs: Text
+    openapi: Text
+    asyncapi: Text
+
+
 class WriterPool(Body):
     """The one writer; `waiting` counts answers that wait for the disk."""
 

@@ -20,7 +20,7 @@ from queen.web import analytics, delivery, groups, messages, queues, resources
 from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
-from queen.web.manual import page
+from queen.web.manual import asyncapi, entrance, page
 from queen.web.metrics import metrics, prometheus
 from queen.web.openapi import openapi
 from queen.web.operation import Traffic, compact, health, ready
@@ -80,11 +80,13 @@ ROUTES: Final = (
 
 
 OPERATION: Final[dict[str, Own]] = {
+    "/": entrance,
     "/health": health,
     "/health/ready": ready,
     "/metrics": metrics,
     "/metrics/prometheus": prometheus,
     "/openapi.json": openapi,
+    "/asyncapi.yaml": asyncapi,
     "/docs": page,
 }
 """Routes about the server itself, all of them GET."""
@@ -115,6 +117,9 @@ def create_app(broker: Broker, traffic: Traffic) -> QuartTrio:
             methods=[row.method],
             provide_automatic_options=False,
         )
+    for rule in app.url_map.iter_rules():
+        if rule.methods and rule.rule.startswith("/api/v1/pop"):
+            rule.methods.discard("HEAD")  # a pop hands messages out, which would be lost (W4)
 
     for path, own in OPERATION.items():
         view = partial(_own_view, broker, traffic, path, own)
@@ -131,9 +136,6 @@ def create_app(broker: Broker, traffic: Traffic) -> QuartTrio:
 
 
 async def _view(broker: Broker, route: Route, **names: str) -> Response:
-    # A pop hands messages out: asked by HEAD it would lose them (W4).
-    if request.method == "HEAD":
-        raise MethodNotAllowed(valid_methods=["GET"])
     scope: Any = request.scope
     exchange = scope["queen.exchange"]
     exchange.asked.names = tuple(names.items())

@@ -213,7 +213,7 @@ class Protocol(H11Protocol):
     async def _create_stream(self, request: h11.Request) -> None:
         refused = self._too_much(request)
         if refused is not None:
-            await self._refuse(refused)
+            await self._refuse(refused, bare=request.method == b"HEAD")
         elif asks_for_socket(request):
             await self._open_socket(request)
         else:
@@ -280,9 +280,11 @@ class Protocol(H11Protocol):
             return
         await self._refuse(refusal(status_code, f"not a valid HTTP request ({HTTPStatus(status_code).phrase})"))
 
-    async def _refuse(self, answer: Answer) -> None:
+    async def _refuse(self, answer: Answer, bare: bool = False) -> None:
+        """Answer and close; `bare`: without the body, which would be one too many behind a HEAD."""
         headers = [*answer.fields(), *CORS, CLOSE, *self.config.response_headers("h11")]
         await self._send_h11_event(h11.Response(headers=headers, status_code=answer.status))
-        await self._send_h11_event(h11.Data(data=answer.body))
+        if not bare:
+            await self._send_h11_event(h11.Data(data=answer.body))
         await self._send_h11_event(h11.EndOfMessage())
         await self.send(Closed())

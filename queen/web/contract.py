@@ -31,7 +31,11 @@ class Link(NamedTuple):
 
 class Operation(NamedTuple):
     """One route. `answers` are the good ones: struct, media type of plain text, or None for an empty body; `refuses`
-    the statuses it has beyond those that every route has. `example` is a body that works as it stands."""
+    the statuses it has beyond those that every route has.
+
+    The examples of all rows, in their order, are a walk through the server that works as it stands, which a test takes:
+    `example` is the body, `segments` say what is else than usual in the path, and `before` is a line of shell that the
+    command needs ahead of it, with HOST where the server is."""
 
     method: str
     path: str
@@ -45,6 +49,8 @@ class Operation(NamedTuple):
     body_required: bool = True
     about: str = ""
     links: tuple[Link, ...] = ()
+    segments: dict[str, str] = {}  # noqa: RUF012
+    before: str = ""
 
 
 QUEUE: Final = Parameter("queue", NAME, "Only this queue.")

@@ -1,4 +1,4 @@
-"""The rows of the routes on a message's way: push, pop, ack, transaction, lease; and of those that shape queues."""
+"""The rows of the routes on a message's way: push, pop, lease, ack, transaction; and of the one that shapes queues."""
 
 from typing import Final
 
@@ -15,7 +15,11 @@ POP: Final = (
         {"type": "integer", "default": DEFAULT_TIMEOUT_MS},
         "How long to wait, in ms; brought into 0 to 60000.",
     ),
-    Parameter("autoAck", BOOLEAN, "Complete the messages at delivery."),
+    Parameter(
+        "autoAck",
+        BOOLEAN,
+        "Complete the messages at delivery, for good: nobody needs to acknowledge them, and nobody can.",
+    ),
     Parameter(
         "partitions",
         {**COUNT, "minimum": 1, "maximum": MAX_BATCH, "default": 1},
@@ -56,6 +60,17 @@ POPPED: Final = (
     Link("Extend a lease", {"leaseId": FIRST + "leaseId"}),
 )
 
+CONFIGURE: Final = Operation(
+    "POST",
+    "/api/v1/configure",
+    "Queues",
+    "Create or change a queue",
+    {200: answers.Configured},
+    body=wire.ConfigureBody,
+    example={"queue": "orders", "namespace": "shop", "task": "checkout", "options": {"leaseTime": 600}},
+    about="What is left out keeps its value; null resets an option, and takes a namespace or task away.",
+)
+
 DELIVERY: Final = (
     Operation(
         "POST",
@@ -64,7 +79,14 @@ DELIVERY: Final = (
         "Push messages",
         {201: wire.PushAnswer},
         body=wire.PushBody,
-        example={"items": [{"queue": "orders", "payload": {"amount": 99.9}, "transactionId": "order-1"}]},
+        example={
+            "items": [
+                {"queue": "orders", "transactionId": "order-1", "payload": {"amount": 99.9}},
+                {"queue": "orders", "transactionId": "order-2", "partition": "customer-7", "payload": {"amount": 12.5}},
+                {"queue": "orders", "transactionId": "order-3", "partition": "customer-8", "payload": {"amount": 3}},
+                {"queue": "orders", "transactionId": "order-4", "payload": {"amount": 70}},
+            ]
+        },
         refuses=(429,),
         about=f"1 to {MAX_BATCH} messages, all or none. A transactionId that is there already: `duplicate`, nothing "
         "stored; so a push can be repeated safely. Queues and partitions come into being as needed.",
@@ -113,12 +135,30 @@ DELIVERY: Final = (
     ),
     Operation(
         "POST",
+        "/api/v1/lease/<leaseId>/extend",
+        "Messages on their way",
+        "Extend a lease",
+        {200: answers.Extended},
+        body=wire.ExtendBody,
+        example={"seconds": 1200},
+        refuses=(404,),
+        body_required=False,
+        before='LEASE=$(curl -s HOST/api/v1/pop/queue/orders | grep -o \'"leaseId":"[^"]*\' | cut -d \'"\' -f 4)',
+        about="To so many seconds from now, without a body to the queue's leaseTime from now; never earlier.",
+    ),
+    Operation(
+        "POST",
         "/api/v1/ack/batch",
         "Messages on their way",
         "Acknowledge several messages",
         {200: wire.BatchSettled},
         body=wire.AckBatchBody,
-        example={"acknowledgments": [{"transactionId": "order-1", "status": "completed"}]},
+        example={
+            "acknowledgments": [
+                {"transactionId": "order-2", "status": "failed", "error": "card refused"},
+                {"transactionId": "order-3", "status": "completed"},
+            ]
+        },
         about=f"1 to {MAX_BATCH}, in one commit; what is refused reads `not_found` or `conflict` in its place.",
     ),
     Operation(
@@ -130,32 +170,11 @@ DELIVERY: Final = (
         body=wire.TransactionBody,
         example={
             "operations": [
-                {"type": "push", "items": [{"queue": "invoices", "payload": {}, "transactionId": "invoice-1"}]},
+                {"type": "ack", "transactionId": "order-4", "status": "completed"},
+                {"type": "push", "items": [{"queue": "invoices", "transactionId": "invoice-1", "payload": {}}]},
             ]
         },
         refuses=(429,),
         about="All operations or none. Where an acknowledgement would be refused, nothing is done: `success` is false.",
-    ),
-    Operation(
-        "POST",
-        "/api/v1/lease/<leaseId>/extend",
-        "Messages on their way",
-        "Extend a lease",
-        {200: answers.Extended},
-        body=wire.ExtendBody,
-        example={"seconds": 60},
-        refuses=(404,),
-        body_required=False,
-        about="To so many seconds from now, without a body to the queue's leaseTime from now; never earlier.",
-    ),
-    Operation(
-        "POST",
-        "/api/v1/configure",
-        "Queues",
-        "Create or change a queue",
-        {200: answers.Configured},
-        body=wire.ConfigureBody,
-        example={"queue": "orders", "namespace": "shop", "options": {"leaseTime": 60, "retryLimit": 5}},
-        about="What is left out keeps its value; null resets an option, and takes a namespace or task away.",
     ),
 )

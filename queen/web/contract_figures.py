@@ -11,8 +11,9 @@ PROMETHEUS: Final = "text/plain"
 OPENMETRICS: Final = "application/openmetrics-text"
 HTML: Final = "text/html"
 DOCUMENT: Final = "application/json"
+YAML: Final = "application/yaml"
 
-FIGURES: Final = (
+RESOURCES: Final = (
     Operation(
         "GET",
         "/api/v1/resources/queues",
@@ -40,6 +41,9 @@ FIGURES: Final = (
     Operation("GET", "/api/v1/resources/namespaces", "Queues", "All namespaces", {200: figures.Namespaces}),
     Operation("GET", "/api/v1/resources/tasks", "Queues", "All tasks", {200: figures.Tasks}),
     Operation("GET", "/api/v1/resources/overview", "Queues", "Everything in numbers", {200: figures.Overview}),
+)
+
+ANALYTICS: Final = (
     Operation(
         "GET",
         "/api/v1/analytics/queue/<queue>",
@@ -70,7 +74,7 @@ FIGURES: Final = (
         "Figures",
         "Counts of a namespace or task",
         {200: figures.QueuesStatistics},
-        (NAMESPACE, TASK),
+        (NAMESPACE._replace(example="shop"), TASK),
     ),
     Operation("GET", "/api/v1/analytics/queue-depths", "Figures", "How much waits", {200: figures.QueueDepths}),
     Operation(
@@ -130,6 +134,8 @@ SERVER: Final = (
         {200: answers.Compacted},
         about="Makes the file anew, without what is deleted, while everything goes on; answers when it is in use.",
     ),
-    Operation("GET", "/docs", "The server", "This page", {200: HTML}),
-    Operation("GET", "/openapi.json", "The server", "This document", {200: DOCUMENT}),
+    Operation("GET", "/", "The server", "Where to begin", {200: answers.Entrance}),
+    Operation("GET", "/docs", "The server", "The manual", {200: HTML}),
+    Operation("GET", "/openapi.json", "The server", "The HTTP interface for programs", {200: DOCUMENT}),
+    Operation("GET", "/asyncapi.yaml", "The server", "The WebSocket for programs", {200: YAML}),
 )

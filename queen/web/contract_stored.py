@@ -14,6 +14,7 @@ PAGE: Final = (
 MESSAGE: Final = "/api/v1/messages/<transactionId>"
 MESSAGES: Final = "Stored messages"
 GROUPS: Final = "Consumer groups"
+REMOVAL: Final = "Deletion"
 
 STORED: Final = (
     Operation(
@@ -30,7 +31,7 @@ STORED: Final = (
             Parameter("status", {"enum": STATUSES}, "Only messages of this status."),
             *PAGE,
         ),
-        about="Newest first.",
+        about="Newest first. Statuses are those of the default consumer group.",
     ),
     Operation(
         "GET",
@@ -42,26 +43,6 @@ STORED: Final = (
         about="With the options of its queue.",
     ),
     Operation(
-        "DELETE",
-        MESSAGE,
-        MESSAGES,
-        "Delete a message",
-        {200: answers_stored.MessageDeleted},
-        refuses=(404,),
-        about="In whatever status.",
-    ),
-    Operation(
-        "POST",
-        f"{MESSAGE}/retry",
-        MESSAGES,
-        "Retry a message",
-        {200: answers_stored.MessageRetried},
-        (GROUP,),
-        refuses=(404, 409),
-        about="A failed message or a dead letter becomes pending at its old place; one that waits for its retry delay "
-        "becomes available now.",
-    ),
-    Operation(
         "POST",
         f"{MESSAGE}/dlq",
         MESSAGES,
@@ -70,16 +51,7 @@ STORED: Final = (
         (GROUP,),
         refuses=(404, 409),
         about="One that has failed at least once.",
-    ),
-    Operation(
-        "GET",
-        f"{MESSAGE}/related",
-        MESSAGES,
-        "Messages around a message",
-        {200: answers_stored.RelatedMessages},
-        PAGE,
-        refuses=(404,),
-        about="Of the same partition, pushed within an hour of it, newest first.",
+        segments={"transactionId": "order-2"},
     ),
     Operation(
         "GET",
@@ -91,24 +63,30 @@ STORED: Final = (
         about="Newest first.",
     ),
     Operation(
-        "DELETE",
-        "/api/v1/queues/<queue>/clear",
+        "POST",
+        f"{MESSAGE}/retry",
         MESSAGES,
-        "Clear a queue",
-        {200: answers_stored.QueueCleared},
-        (Parameter("partition", NAME, "Only this partition."),),
-        refuses=(404,),
-        about="Deletes all its messages.",
+        "Retry a message",
+        {200: answers_stored.MessageRetried},
+        (GROUP,),
+        refuses=(404, 409),
+        about="A failed message or a dead letter becomes pending at its old place; one that waits for its retry delay "
+        "becomes available now.",
+        segments={"transactionId": "order-2"},
     ),
     Operation(
-        "DELETE",
-        "/api/v1/resources/queues/<queue>",
-        "Queues",
-        "Delete a queue",
-        {200: answers_stored.QueueDeleted},
+        "GET",
+        f"{MESSAGE}/related",
+        MESSAGES,
+        "Messages around a message",
+        {200: answers_stored.RelatedMessages},
+        PAGE,
         refuses=(404,),
-        about="With all that it holds; a queue of the same name begins anew.",
+        about="The others of its partition that were pushed within an hour of it, newest first; it is not among them.",
     ),
+)
+
+CONSUMER_GROUPS: Final = (
     Operation(
         "GET",
         "/api/v1/consumer-groups",
@@ -116,17 +94,8 @@ STORED: Final = (
         "List consumer groups",
         {200: answers_stored.Groups},
         (QUEUE,),
-        about="How far they have got, and how far they lag behind.",
-    ),
-    Operation(
-        "DELETE",
-        "/api/v1/consumer-groups/<group>",
-        GROUPS,
-        "Delete a consumer group",
-        {200: answers_stored.GroupDeleted},
-        (QUEUE._replace(meaning="Only in this queue; everywhere where left out."),),
-        refuses=(404,),
-        about="Its next contact with a queue starts anew.",
+        about="How far they have got, and how far they lag behind. A group comes into being with its first pop.",
+        before="curl -s 'HOST/api/v1/pop/queue/orders?consumerGroup=billing'",
     ),
     Operation(
         "POST",
@@ -137,7 +106,48 @@ STORED: Final = (
         body=wire.SeekBody,
         example={"toEnd": True},
         refuses=(404, 409),
-        about="To the first message pushed at or after `timestamp`, or with `toEnd` behind all there are. What was "
+        about="To the first message pushed at or after `timestamp`, or with `toEnd` past all there are. What was "
         "completed is delivered again; leases are released.",
+    ),
+)
+
+DELETION: Final = (
+    Operation(
+        "DELETE",
+        MESSAGE,
+        REMOVAL,
+        "Delete a message",
+        {200: answers_stored.MessageDeleted},
+        refuses=(404,),
+        about="In whatever status.",
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/consumer-groups/<group>",
+        REMOVAL,
+        "Delete a consumer group",
+        {200: answers_stored.GroupDeleted},
+        (QUEUE._replace(meaning="Only in this queue; everywhere where left out."),),
+        refuses=(404,),
+        about="Its next contact with a queue starts anew.",
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/queues/<queue>/clear",
+        REMOVAL,
+        "Clear a queue",
+        {200: answers_stored.QueueCleared},
+        (Parameter("partition", NAME, "Only this partition."),),
+        refuses=(404,),
+        about="Deletes all its messages.",
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/resources/queues/<queue>",
+        REMOVAL,
+        "Delete a queue",
+        {200: answers_stored.QueueDeleted},
+        refuses=(404,),
+        about="With all that it holds; a queue of the same name begins anew.",
     ),
 )

@@ -150,7 +150,7 @@ EVENTS: Final[dict[type[Notice], tuple[str, Callable[[Any], dict[str, Any]]]]] =
     ClientDisconnected: ("client.disconnected", lambda notice: {"clientId": notice.client_id}),
     NoticesDropped: ("events.dropped", lambda notice: {"count": notice.count}),
 }
-"""The event of each notice, and its data. `docs/asyncapi.yaml` describes the same, which a test compares."""
+"""The event of each notice, and its data. `static/asyncapi.yaml` describes the same, which a test compares."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _timestamp: Final = lru_cache(maxsize=256)(instant_text)

@@ -3,19 +3,22 @@ would have to be fetched. What it looks like stands in `static/docs.html`."""
 
 import re
 import shlex
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 import jinja2
 import msgspec
 from markupsafe import Markup, escape
 
 from queen.broker import Broker
+from queen.web.contract import Operation
 from queen.web.dashboard import EVENTS
 from queen.web.exchange import Answer, Asked
-from queen.web.openapi import document
+from queen.web.openapi import OPERATIONS, template
+from queen.web.openapi import document as openapi_document
 from queen.web.operation import Traffic
+from queen.web.render import document
 from queen.web.schemas import Schema
 
 _HOST: Final = re.compile(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", re.ASCII)
@@ -23,6 +26,16 @@ _HEADERS: Final = (
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
 )
+
+
+async def entrance(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
+    """`GET /`: where to go from here."""
+    return document({"name": "Queen", "docs": "/docs", "openapi": "/openapi.json", "asyncapi": "/asyncapi.yaml"})
+
+
+async def asyncapi(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
+    """`GET /asyncapi.yaml`: the WebSocket's events, described for programs."""
+    return Answer(200, _static("asyncapi.yaml").encode(), kind=b"application/yaml")
 
 
 async def page(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
@@ -35,28 +48,32 @@ async def page(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
 @lru_cache(maxsize=8)
 def rendered(host: str) -> str:
     """The page, for a server that is reached as `host`."""
-    whole = document()
+    whole = openapi_document()
     groups: dict[str, list[Schema]] = {tag["name"]: [] for tag in whole["tags"]}
-    for path, methods in whole["paths"].items():
-        for method, operation in methods.items():
-            known = {"method": method.upper(), "path": path, "command": command(host, method.upper(), path, operation)}
-            groups[operation["tags"][0]].append({"description": "", **operation, **known})
+    for row in OPERATIONS:
+        path = template(row.path)
+        operation = whole["paths"][path][row.method.lower()]
+        known = {"method": row.method, "path": path, "command": command(host, row, operation)}
+        groups[row.group].append({"description": "", **operation, **known})
     events = [name for name, _ in EVENTS.values()]
-    return _template().render(**whole, groups=groups, events=events)
+    schemas = whole["components"]["schemas"]
+    return _template().render(
+        **whole, groups=groups, events=events, struct=lambda schema: schemas[schema["$ref"].rsplit("/", 1)[1]]
+    )
 
 
-def command(host: str, method: str, path: str, operation: Schema) -> str:
-    """The operation as a shell's command."""
+def command(host: str, row: Operation, operation: Schema) -> str:
+    """The operation as a shell's command, with what it needs ahead of it."""
     examples = {each["name"]: each for each in operation["parameters"] if "example" in each}
-    target = re.sub(r"\{(\w+)\}", lambda segment: str(examples[segment[1]]["example"]), path)
+    target = re.sub(r"<(\w+)>", lambda segment: str(examples[segment[1]]["example"]), row.path)
     query = "&".join(f"{name}={each['example']}" for name, each in examples.items() if each["in"] == "query")
-    body = operation.get("requestBody")
     words = ["curl", "-s", f"http://{host}{target}{'?' if query else ''}{query}"]
-    if method not in ("GET", "POST") or (method == "POST" and body is None):
-        words += ["-X", method]
-    if body is not None:
-        words += ["-d", msgspec.json.encode(body["content"]["application/json"]["example"]).decode()]
-    return shlex.join(words)
+    if row.method not in ("GET", "POST") or (row.method == "POST" and row.body is None):
+        words += ["-X", row.method]
+    if row.body is not None:
+        words += ["-d", msgspec.json.format(msgspec.json.encode(row.example), indent=0).decode()]
+    before = f"{row.before.replace('HOST', f'http://{host}')}\n" if row.before else ""
+    return before + shlex.join(words).replace("/LEASE/", "/$LEASE/")
 
 
 def _prose(text: str) -> Markup:
@@ -70,5 +87,9 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
     environment.filters["prose"] = _prose
-    source: Any = files("queen.web").joinpath("static", "docs.html").read_text(encoding="utf-8")
-    return environment.from_string(source)
+    return environment.from_string(_static("docs.html"))
+
+
+@cache
+def _static(name: str) -> str:
+    return files("queen.web").joinpath("static", name).read_text(encoding="utf-8")

@@ -11,34 +11,41 @@ import msgspec
 from queen.broker import Broker
 from queen.web import answers
 from queen.web.contract import Link, Operation, Parameter
-from queen.web.contract_delivery import DELIVERY
-from queen.web.contract_figures import DOCUMENT, FIGURES, SERVER
-from queen.web.contract_stored import STORED
+from queen.web.contract_delivery import CONFIGURE, DELIVERY
+from queen.web.contract_figures import ANALYTICS, DOCUMENT, RESOURCES, SERVER, YAML
+from queen.web.contract_stored import CONSUMER_GROUPS, DELETION, STORED
 from queen.web.exchange import Answer, Asked
+from queen.web.meanings import meaning
 from queen.web.operation import Traffic
 from queen.web.schemas import COMPONENTS, NAME, NARROWER, Schema
 
 VERSION: Final = "0.1.0"
 """Of the contract, not of the program."""
 
-OPERATIONS: Final = (*DELIVERY, *FIGURES, *STORED, *SERVER)
-"""The row of every route."""
+OPERATIONS: Final = (CONFIGURE, *RESOURCES, *DELIVERY, *STORED, *CONSUMER_GROUPS, *ANALYTICS, *DELETION, *SERVER)
+"""The row of every route, in the order in which their examples work."""
 EVERYWHERE: Final = (400, 408, 413, 414, 431, 500, 503)
 """What any request may be refused with, whatever it asks for."""
 WRITING: Final = (409, 507)
 """And those that change something: the queue may be deleted meanwhile, or the disk full."""
 
+OUTSIDE: Final = (404, 405, 426, 501)
+"""And what no route answers: what is asked for is none."""
+
 REFUSALS: Final = {
     400: "The request is wrong; a field that is wrong stands at the beginning of the sentence.",
-    404: "There is no such queue, message, lease or group.",
+    404: "There is no such path, queue, message, lease or group.",
+    405: "The path has no such method.",
     408: "The body did not arrive in time.",
     409: "The message's state refuses, the lease is another's, or the queue is being deleted.",
     413: "The body is larger than the server takes.",
-    414: "The request's line is longer than the server takes.",
+    414: "The request's path and query are longer than the server takes.",
+    426: "The path is a WebSocket.",
     429: "The queue is at its maxSize.",
     431: "The request's headers are longer than the server takes.",
     500: "A fault of the server, which its log describes.",
-    503: "The server is starting, stopping, can't write, or has not the key of an encrypted message.",
+    501: "The body is transferred in another way than whole or in chunks.",
+    503: "The server is starting, stopping, overloaded, can't write, or can't decrypt the message.",
     507: "The disk is full. Acknowledgements go on.",
 }
 _RULES: Final = re.compile(r" \([A-Z]\d+(?:(?:, | to )[A-Z]\d+)*\)")
@@ -53,6 +60,8 @@ _HEADERS: Final[dict[int, Schema]] = {
         },
         **_RETRY,
     },
+    405: {"Allow": {"description": "The methods that it has.", "schema": {"type": "string"}}},
+    426: {"Upgrade": {"description": "What it is.", "schema": {"const": "websocket"}}},
     429: _RETRY,
     503: _RETRY,
     507: _RETRY,
@@ -67,9 +76,10 @@ _SEGMENTS: Final = {
 """Meaning and example of a path's segments. An example of a leaseId could only be wrong."""
 _ABOUT: Final = (
     "A durable message queue. A 2xx is sent when the change is on disk, not before. Bodies are JSON, whatever "
-    "`Content-Type` says. Fields and parameters that are not known are ignored, except among options. Every path "
-    "answers other methods than its own with 405, and every error is JSON with one field, `error`. The events of "
-    "`/ws/dashboard` are described in AsyncAPI."
+    "`Content-Type` says. Fields and parameters that are not known are ignored, except among options. Every error is "
+    "JSON with one field, `error`. Beside what is listed, every path answers OPTIONS with 204 (what browsers ask for "
+    "ahead of a request from another site), and HEAD where it answers GET, except pops. What `/ws/dashboard` tells is "
+    "described in AsyncAPI, at `/asyncapi.yaml`."
 )
 
 
@@ -83,7 +93,7 @@ def document() -> Schema:
     named = dict(zip([answers.Error, *structs], references, strict=True))
     paths: dict[str, Schema] = {}
     for row in OPERATIONS:
-        paths.setdefault(re.sub(r"<(\w+)>", r"{\1}", row.path), {})[row.method.lower()] = _operation(row, named)
+        paths.setdefault(template(row.path), {})[row.method.lower()] = _operation(row, named)
     refusals = {f"Error{status}": _refusal(status, named[answers.Error]) for status in REFUSALS}
     return {
         "openapi": "3.1.0",
@@ -94,6 +104,7 @@ def document() -> Schema:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
+        "externalDocs": {"description": "AsyncAPI of the WebSocket /ws/dashboard", "url": "/asyncapi.yaml"},
         "tags": [{"name": group} for group in dict.fromkeys(row.group for row in OPERATIONS)],
         "paths": paths,
         "components": {
@@ -113,6 +124,11 @@ async def openapi(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
     return Answer(200, _encoded())
 
 
+def template(path: str) -> str:
+    """A route's path as OpenAPI spells it."""
+    return re.sub(r"<(\w+)>", r"{\1}", path)
+
+
 def refusals(row: Operation) -> tuple[int, ...]:
     """All statuses that the route refuses with, in order."""
     writes = row.method != "GET" or row.path.startswith("/api/v1/pop")
@@ -121,7 +137,16 @@ def refusals(row: Operation) -> tuple[int, ...]:
 
 def _told(schema: Schema) -> Schema:
     """The struct's schema; the numbers of rules in its docstring say nothing to those who read the document."""
-    return {**schema, **NARROWER.get(schema["title"], {}), "description": _RULES.sub("", schema["description"])}
+    title = schema["title"]
+    told = {**schema, **NARROWER.get(title, {}), "description": _RULES.sub("", schema["description"])}
+    if "properties" in schema:
+        told["properties"] = {name: _meant(title, name, field) for name, field in schema["properties"].items()}
+    return told
+
+
+def _meant(struct: str, name: str, field: Schema) -> Schema:
+    text = meaning(struct, name)
+    return field if text is None else {**field, "description": text}
 
 
 def _structs(row: Operation) -> Iterator[type]:
@@ -147,7 +172,10 @@ def _operation(row: Operation, named: dict[type, Schema]) -> Schema:
         "tags": [row.group],
         "summary": row.summary,
         "operationId": _identifier(row.summary),
-        "parameters": [*map(_segment, re.findall(r"<(\w+)>", row.path)), *map(_parameter, row.parameters)],
+        "parameters": [
+            *[_segment(name, row.segments) for name in re.findall(r"<(\w+)>", row.path)],
+            *map(_parameter, row.parameters),
+        ],
         "responses": responses,
     }
     if row.about:
@@ -172,7 +200,7 @@ def _response(status: int, answer: Any, named: dict[type, Schema]) -> Schema:
                 "schema": {"anyOf": [several["schema"], named[kind]]} if several else named[kind]
             }
         else:
-            content[kind] = {"schema": {"type": "object" if kind == DOCUMENT else "string"}}
+            content[kind] = {"schema": {"type": "object" if kind in (DOCUMENT, YAML) else "string"}}
     if content:
         found["content"] = content
     return found
@@ -194,9 +222,9 @@ def _link(link: Link) -> Schema:
     return found
 
 
-def _segment(name: str) -> Schema:
-    meaning, example = _SEGMENTS[name]
-    told = {"description": meaning, "schema": NAME, "example": example}
+def _segment(name: str, examples: dict[str, str]) -> Schema:
+    about, example = _SEGMENTS[name]
+    told = {"description": about, "schema": NAME, "example": examples.get(name, example)}
     return {"name": name, "in": "path", "required": True, **told}
 
 

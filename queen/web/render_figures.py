@@ -26,10 +26,12 @@ Document = dict[str, Any]
 
 
 def duration_text(duration: int) -> str:
-    """A duration of so many µs in its two largest units, cut off: `2.5s`, `7m 17s`, `1h 5m`, `2d 3h` (S4)."""
-    seconds, rest = divmod(duration, SECOND)
-    if seconds < _MINUTE:
-        return f"{seconds}.{rest * 10 // SECOND}s"
+    """A duration of so many µs as the API page spells it (S4): under a minute rounded to tenths, `2.5s`; from there on
+    in its two largest units, cut off, `7m 17s`, `1h 5m`, `2d 3h`."""
+    tenths = (10 * duration + SECOND // 2) // SECOND
+    if tenths < 10 * _MINUTE:
+        return f"{tenths // 10}.{tenths % 10}s"
+    seconds = max(duration // SECOND, _MINUTE)  # 59.97 s are a minute, rounded
     if seconds < _HOUR:
         return f"{seconds // _MINUTE}m {seconds % _MINUTE}s"
     if seconds < _DAY:

@@ -6,13 +6,14 @@ from zlib import crc32
 
 import msgspec
 import pytest
+import trio
 
 from queen import Broker, Invalid, KeyMissing, KeyRing, NewMessage, SealBroken, open_broker
 from queen.clock import TrioClock
 from queen.store.format import erase, unpack
 from queen.store.keyring import key_name
 from queen.store.memory_journal import MemoryJournal
-from tests.actors.world import engine_of, opened, payloads
+from tests.actors.world import Waiters, engine_of, opened, payloads, steps
 
 KEY, OTHER = bytes(range(32)), bytes(range(100, 132))
 RING = KeyRing([KEY])
@@ -233,14 +234,14 @@ async def test_rotation(autojump_clock: Any) -> None:
 
 
 class Tampered(MemoryJournal):
-    """Somebody has changed the last byte of every payload section, and mended the checksums."""
+    """Somebody has changed the last byte of every sealed record, and mended the checksums."""
 
     def frame(self, seq: int) -> bytes | None:
         frame = super().frame(seq)
         if frame is None:
             return None
         record = unpack(seq, frame)
-        if record.pushed is None:
+        if record.pushed is None or record.pushed.key is None:
             return frame
         changed = bytearray(frame)
         changed[-1] ^= 1
@@ -260,6 +261,36 @@ async def test_a_changed_ciphertext_is_seen_and_given_back(autojump_clock: Any) 
         assert (await queen.pop("q", "other")).because is None
         with pytest.raises(SealBroken):
             await queen.pop("q", wait=True)
+
+
+async def test_what_does_not_open_is_not_completed_by_auto_ack(autojump_clock: Any) -> None:
+    """C4, O7: it is opened before it is completed; what is in front of it is delivered."""
+    journal = Tampered()
+    async with opened(journal, keys=RING) as queen:
+        await queen.push("q", "plain")
+        await encrypted(queen)
+        await queen.push("q", "sealed")
+        before = journal.head
+        assert payloads(await queen.pop("q", batch=9, auto_ack=True)) == ["plain"]
+        for wait in (False, True):
+            with pytest.raises(SealBroken):
+                await queen.pop("q", batch=9, auto_ack=True, wait=wait)
+        assert journal.head == before + 1
+        (figures,) = await queen.statistics.queues()
+        assert (figures.counts.pending, figures.counts.completed) == (1, 1)
+
+
+async def test_auto_ack_gives_what_was_sealed_a_moment_ago(autojump_clock: Any) -> None:
+    """A parked pop is answered in the commit of the push, before there is a record to be read."""
+    async with opened(keys=RING) as queen, trio.open_nursery() as nursery:
+        await encrypted(queen)
+        await queen.push("q", 1)
+        assert payloads(await queen.pop("q", auto_ack=True)) == [1]
+        waiters = Waiters(queen, nursery)
+        await waiters.add("w", "q", auto_ack=True)
+        await queen.push("q", SECRET)
+        await steps()
+        assert [payloads(delivery) for _, delivery, _ in waiters.served] == [[SECRET]]
 
 
 async def test_an_erased_sealed_payload_leaves_the_chain_whole(autojump_clock: Any) -> None:

@@ -88,6 +88,34 @@ async def test_an_ack_batch_is_one_commit(autojump_clock: Any) -> None:
         assert [result.status for result in results] == ["completed"] * 60 + ["not_found"] * 2
 
 
+async def test_a_push_of_nothing_but_duplicates_makes_nothing(autojump_clock: Any) -> None:
+    """P4, N3: nothing is stored, no queue or partition either, wherever the first message is."""
+    journal = MemoryJournal()
+    async with opened(journal) as queen:
+        first = await queen.push_many(_items(("q", "a"), ("q", "a"), name="t"))
+        head, catalogue = journal.head, engine_of(queen).core.catalogue
+        elsewhere = [*_items(("r", "a"), ("q", "new"), name="t"), *_items(("s", "b"), name="t")]
+        receipts = await queen.push_many(elsewhere)
+        assert [(receipt.status, receipt.id) for receipt in receipts] == [
+            ("duplicate", first[index].id) for index in (0, 1, 0)
+        ]
+        (result,) = await queen.transaction([elsewhere])
+        assert result == receipts
+        assert journal.head == head
+        assert catalogue.queues.keys() == {"q"}
+        assert list(catalogue.queues["q"].slots) == ["Default", "a"]
+        # Where something is new, its place is made, and no other.
+        receipts = await queen.push_many([*elsewhere, NewMessage(queue="s", partition="c", payload=1)])
+        assert [receipt.status for receipt in receipts] == ["duplicate"] * 3 + ["queued"]
+        assert catalogue.queues.keys() == {"q", "s"}
+        assert list(catalogue.queues["s"].slots) == ["Default", "c"]
+        # A deleted message's transactionId is free again (Z5).
+        await queen.messages.delete("t0")
+        receipts = await queen.push_many(elsewhere)
+        assert [receipt.status for receipt in receipts] == ["queued", "duplicate", "duplicate"]
+        assert list(catalogue.queues["r"].slots) == ["Default", "a"]
+
+
 async def test_a_push_that_would_exceed_a_queue_is_refused_whole(autojump_clock: Any) -> None:
     """P6, Z5: wherever else it goes; duplicates don't count, also where they name a partition that isn't there."""
     async with opened() as queen:

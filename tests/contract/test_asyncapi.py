@@ -1,8 +1,9 @@
-"""`docs/asyncapi.yaml` and `docs/websocket.md` against what the code can send: each event is made to happen, and no
+"""`/asyncapi.yaml` and `docs/websocket.md` against what the code can send: each event is made to happen, and no
 field of one may be missing in the other."""
 
 import json
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from tests.contract.conftest import Server
 from tests.contract.socket import dashboard
 
 DOCS = Path(__file__).parents[2] / "docs"
-DOCUMENT: dict[str, Any] = msgspec.yaml.decode((DOCS / "asyncapi.yaml").read_text())
+TEXT = files("queen.web").joinpath("static", "asyncapi.yaml").read_text()
+DOCUMENT: dict[str, Any] = msgspec.yaml.decode(TEXT)
 MESSAGES: dict[str, Any] = DOCUMENT["components"]["messages"]
 SCHEMAS = {message["name"]: message["payload"] for message in MESSAGES.values() if "name" in message}
 
@@ -27,6 +29,13 @@ def checked(text: str) -> str:
     frame = json.loads(text)
     jsonschema.validate(frame, SCHEMAS[frame["event"]], format_checker=jsonschema.FormatChecker())
     return str(frame["event"])
+
+
+async def test_the_server_tells_it(client: Client) -> None:
+    reply = await client.request("GET", "/asyncapi.yaml")
+    assert reply.status == 200
+    assert reply.headers["content-type"] == "application/yaml"
+    assert reply.body.decode() == TEXT
 
 
 async def test_everything_that_is_sent_is_as_documented(

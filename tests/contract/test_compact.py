@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 import trio
 from click.testing import CliRunner
+from trio.testing import MockClock
 
 from queen import Conflict, NewMessage, open_broker
-from queen.cli import main
+from queen.cli import compact_every, main
 from queen.commands import Delete
+from queen.replies import Compacted
+from queen.settings import Settings
 from queen.store.lmdb_compact import LmdbCompaction
 from tests.actors.world import carried, payloads
 from tests.contract.conftest import Server, running
@@ -180,3 +183,41 @@ def test_queen_compact_says_that_nobody_listens() -> None:
     result = CliRunner().invoke(main, ["compact", "--url", "http://127.0.0.1:9"])
     assert result.exit_code == 1
     assert "can't be reached" in result.output
+
+
+async def test_it_goes_on_a_schedule(tmp_path: Path, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--compact-every`, in hours, by a clock that jumps: not earlier, and again after one that failed."""
+    mock_clock.rate = 1
+    done = trio.Event()
+    async with open_broker(tmp_path / "data") as queen, trio.open_nursery() as nursery:
+        real, outcomes = queen.compact, ["compacted", "refused", "compacted"]
+
+        async def compact() -> Compacted:
+            try:
+                if outcomes.pop(0) == "refused":
+                    raise Conflict("a compaction is under way")
+                return await real()
+            finally:
+                done.set()
+
+        monkeypatch.setattr(queen, "compact", compact)
+        (receipt,) = await queen.push_many([NewMessage(queue="q", payload=SECRET)])
+        await queen.messages.delete(receipt.transaction_id)
+        nursery.start_soon(compact_every, queen, 2)
+        for left in (2, 1, 0):
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            mock_clock.jump(2 * 3600 - 60)
+            await trio.sleep(0.1)
+            assert not done.is_set()
+            mock_clock.jump(60)
+            await done.wait()
+            done = trio.Event()
+            assert len(outcomes) == left
+        assert not in_files(tmp_path)
+        nursery.cancel_scope.cancel()
+
+
+async def test_it_is_off_by_default(tmp_path: Path, mock_clock: MockClock) -> None:
+    async with open_broker(tmp_path / "data") as queen:
+        with trio.fail_after(1):
+            await compact_every(queen, Settings().compact_every)

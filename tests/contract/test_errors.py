@@ -27,7 +27,8 @@ def has_cors(reply: Reply) -> bool:
         ("GET", "/api/v1/pop/queue/q", None, 204),
         ("POST", "/api/v1/push", b'{"items":[{"queue":"q"}]}', 201),
         ("POST", "/api/v1/push", b"{", 400),
-        ("GET", "/", None, 404),
+        ("GET", "/", None, 200),
+        ("GET", "/x", None, 404),
         ("GET", "/api", None, 404),
         ("GET", "/api/v1/nothing", None, 404),
         ("GET", "/api/v1/push/", None, 404),
@@ -80,8 +81,49 @@ async def test_head_takes_no_messages(client: Client) -> None:
         reply = await client.request("HEAD", target)
         assert (reply.status, reply.body) == (405, b"")
         assert reply.headers["allow"] == "GET, OPTIONS"
+        reply = await client.request("POST", target, b"{}")
+        assert (reply.status, reply.headers["allow"]) == (405, "GET, OPTIONS")
     assert len(await client.pop("q")) == 1
-    assert (await client.request("HEAD", "/health")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        *[(f"/{path}", 200) for path in ("", "health", "health/ready", "metrics", "docs", "openapi.json")],
+        ("/api/v1/messages", 200),
+        ("/api/v1/messages/nothing", 404),
+        ("/api/v1/resources/overview", 200),
+        ("/nothing", 404),
+        ("/ws/dashboard", 426),
+        ("/" + "x" * 20_000, 414),
+    ],
+)
+async def test_head_tells_what_get_would_without_its_body(client: Client, target: str, status: int) -> None:
+    reply = await client.request("HEAD", target)
+    assert (reply.status, reply.body) == (status, b"")
+    assert has_cors(reply)
+    assert int(reply.headers["content-length"]) > 0
+    if status == 414:
+        assert await client.at_end()
+    else:
+        assert (await client.request("GET", target)).headers["content-type"] == reply.headers["content-type"]
+
+
+@pytest.mark.parametrize(
+    "headers", [{"X": "x" * 40_000}, {"Content-Length": str(2**40)}, {"Transfer-Encoding": "gzip"}, {"Connection": "x"}]
+)
+async def test_head_is_refused_without_a_body(server: Server, headers: dict[str, str]) -> None:
+    """A body behind it would be taken for the next answer; and the server goes on."""
+    client = await server.connect()
+    await client.send("HEAD", "/health", None, headers)
+    assert (await client.reply("HEAD")).body == b""
+    assert (await (await server.connect()).request("GET", "/health")).status == 200
+
+
+async def test_the_root_says_where_to_begin(client: Client) -> None:
+    reply = await client.request("GET", "/")
+    for path in (reply.json["docs"], reply.json["openapi"], reply.json["asyncapi"]):
+        assert (await client.request("GET", path)).status == 200
 
 
 async def test_an_absolute_target_is_read_as_its_path(client: Client) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any, get_args
 
 import jsonschema
@@ -14,7 +15,8 @@ from queen.names import parse_instant
 from queen.options import DEFAULTS, OPTIONS, as_dict
 from queen.web import parse, wire
 from queen.web.app import OPERATION, ROUTES
-from queen.web.openapi import OPERATIONS, REFUSALS, document, refusals
+from queen.web.meanings import ANYWHERE, MEANINGS
+from queen.web.openapi import OPERATIONS, OUTSIDE, REFUSALS, document, refusals
 from queen.web.status import STATUS
 from tests.contract.client import Client
 from tests.contract.documented import faults, schema_faults
@@ -56,7 +58,7 @@ def test_every_route_is_in_it_and_nothing_else() -> None:
 async def test_every_operation_is_answered_by_a_route(client: Client) -> None:
     for method, path, _ in operations():
         reply = await client.request(method, re.sub(r"\{\w+\}", "x", path), b"")
-        assert "no such path" not in reply.body.decode(), path
+        assert "no such path: " not in reply.body.decode(), path
         assert reply.status != 405
 
 
@@ -110,26 +112,6 @@ def test_examples_are_taken_by_their_own_schema() -> None:
             assert list(schema_faults(content["schema"], content["example"], path)) == []
 
 
-async def test_examples_work_in_their_order(client: Client) -> None:
-    """What a new user copies from the page."""
-    push, pop, ack = (
-        operation for _, path, operation in operations() if path in ("/api/v1/push", "/api/v1/pop", "/api/v1/ack")
-    )
-    del pop
-    reply = await client.request("POST", "/api/v1/push", example(push))
-    assert reply.status == 201
-    assert len(await client.pop("orders")) == 1
-    reply = await client.request("POST", "/api/v1/ack", example(ack))
-    assert reply.json["status"] == "completed"
-    for path in ("/api/v1/ack/batch", "/api/v1/configure"):
-        reply = await client.request("POST", path, example(DOCUMENT["paths"][path]["post"]))
-        assert reply.status == 200, reply
-
-
-def example(operation: Any) -> Any:
-    return operation["requestBody"]["content"]["application/json"]["example"]
-
-
 def test_every_option_is_described() -> None:
     """C1, C3: names, defaults, ranges."""
     described = SCHEMAS["Options"]["properties"]
@@ -162,7 +144,27 @@ def test_which_fields_go_together_is_described() -> None:
 
 def test_every_status_of_an_error_is_described() -> None:
     assert {row.status for row in STATUS.values()} <= set(REFUSALS)
-    assert {status for row in OPERATIONS for status in refusals(row)} == set(REFUSALS)
+    assert {status for row in OPERATIONS for status in refusals(row)} | {*OUTSIDE} == set(REFUSALS)
+    assert rows_of_errors() == set(REFUSALS)
+
+
+def rows_of_errors() -> set[int]:
+    """Those in the table of docs/http.md."""
+    text = (Path(__file__).parents[2] / "docs" / "http.md").read_text().split("## Errors")[1].split("## ")[0]
+    rows = re.findall(r"^\| ([\d, ]+) \|", text, re.MULTILINE)
+    return {int(status) for row in rows for status in row.split(",")}
+
+
+def test_every_field_of_a_request_has_a_meaning() -> None:
+    """And no meaning is of a field that isn't there."""
+    bodies = {row.body.__name__ for row in OPERATIONS if row.body} | {"PushItem", "AckOperation", "PushOperation"}
+    for name in bodies:
+        for field, schema in SCHEMAS[name]["properties"].items():
+            assert field == "type" or schema.get("description"), f"{name}.{field}"
+    fields = {(name, field) for name, schema in SCHEMAS.items() for field in schema.get("properties", ())}
+    assert MEANINGS.keys() <= fields
+    assert ANYWHERE.keys() <= {field for _, field in fields}
+    assert not [text for text in (*MEANINGS.values(), *ANYWHERE.values()) if not text.endswith(".")]
 
 
 def test_acknowledgements_have_the_statuses_that_there_are() -> None:
