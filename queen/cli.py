@@ -18,6 +18,7 @@ import trio
 
 from queen.broker import Broker
 from queen.cli_audit import COMMANDS
+from queen.cli_backup import backup_command, restore_command
 from queen.cli_keys import encryption_keys, explain, keys
 from queen.errors import FolderLocked, NotFound, QueenError, Unavailable
 from queen.opening import open_broker
@@ -37,7 +38,7 @@ def main() -> None:
 
 
 main.add_command(keys)
-for command in COMMANDS:
+for command in (*COMMANDS, backup_command, restore_command):
     main.add_command(command)
 
 

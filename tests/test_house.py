@@ -41,15 +41,19 @@ ROOMS: dict[str, set[str]] = {
     "web": {"web", "broker", "settings"},
     "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "store"},
     "__main__": {"cli"},
-    "cli": {"cli_audit", "cli_keys", "opening", "broker", "web", "settings", "store"},
+    "backup": {"audit", "store"},
+    "cli": {"cli_audit", "cli_backup", "cli_keys", "opening", "broker", "web", "settings", "store"},
     "cli_audit": {"audit", "cli_keys", "cli_state", "cli_tables", "opening", "settings", "store"},
+    "cli_backup": {"audit", "backup", "cli_audit", "cli_tables", "store"},
     "cli_keys": {"settings", "store"},
     "cli_tables": {"audit"},
     "cli_state": {"audit", "cli_tables", "web"},
 }
 PURE = re.compile(r"(.*_rules|.*_state|format|chain|waiting|journal)\.py")
-# What the audit may know of the actors: their states and figures, and nothing that runs.
-AUDITED = re.compile(r"actors(\.(\w+_state|snapshots|ranges|statistics|sketch|tally)(\.\w+)?)?")
+# What the audit may know of the actors: their states, rules and figures, and nothing that runs.
+AUDITED = re.compile(
+    r"actors(\.(\w+_state|\w+_rules|decision|availability|snapshots|ranges|statistics|sketch|tally)(\.\w+)?)?"
+)
 IMPURE = {"trio", "time", "random", "uuid", "logging", "os", "structlog", "lmdb"}
 # Foreign modules that only these files may import.
 KEPT = {
