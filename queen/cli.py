@@ -21,6 +21,7 @@ from queen.cli_audit import COMMANDS
 from queen.cli_backup import backup_command, restore_command
 from queen.cli_keys import encryption_keys, explain, keys
 from queen.cli_resend import resend_command
+from queen.cli_whatif import whatif_command
 from queen.errors import FolderLocked, NotFound, QueenError, Unavailable
 from queen.opening import open_broker
 from queen.settings import DEFAULTS, SETTINGS, Setting, Settings
@@ -39,7 +40,7 @@ def main() -> None:
 
 
 main.add_command(keys)
-for command in (*COMMANDS, backup_command, restore_command, resend_command):
+for command in (*COMMANDS, backup_command, restore_command, resend_command, whatif_command):
     main.add_command(command)
 
 
