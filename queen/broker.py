@@ -31,7 +31,10 @@ from queen.commands import AckStatus
 from queen.condition import Health, Readiness, health_of, readiness_of
 from queen.consumer import Consumer, Consuming, Source
 from queen.errors import Invalid, QueenError, ShuttingDown, Unavailable
+from queen.explanations import Explanations
+from queen.figures import QueueExplanation
 from queen.groups import Groups
+from queen.hindsight import Hindsight
 from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
 from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant, uuid_text
@@ -72,9 +75,11 @@ class Broker:
         self.meter = Meter()
         self.feed = Feed(clock, self.meter)
         self.renewals = Renewals(self.extend)
-        self.messages = Messages(self._running)
+        self._explanations = Explanations(self._running)
+        hindsight = Hindsight(self._running)
+        self.messages = Messages(self._running, hindsight)
         self.groups = Groups(self._running)
-        self.statistics = Reports(self._running)
+        self.statistics = Reports(self._running, hindsight)
 
     # -- pushing ------------------------------------------------------------------------------------------
 
@@ -247,6 +252,20 @@ class Broker:
         if seconds is not None:
             check_whole(seconds, "seconds", 1, MAX_SPAN_S)
         return await self._running().extend(lease_bytes(lease_id), seconds, caller)
+
+    async def explain_pop(
+        self,
+        queue: str,
+        partition: str | None = None,
+        *,
+        group: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> QueueExplanation:
+        """Why each partition of a queue would deliver to a pop now, or would not: leased by whom until when, delayed,
+        buffered, waiting for a retry, empty, quarantined, or sealed with a key that is not here. Changes nothing and
+        wakes nobody. Those with pending messages come first. Raises `NotFound`."""
+        return await self._explanations.pop(queue, partition, group, limit, offset)
 
     # -- queues -------------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from queen.audit.happenings import Happening
 from queen.audit.verifying import Verdict
 
 _ENCODER = msgspec.json.Encoder()
-_ROW = "{:>9} {:<24} {:<17} {:<24} {:<14} {}"
-_HEAD = ("record", "when", "what", "where", "positions", "details")
+_ROW = "{:>9} {:<24} {:<17} {:<24} {:<14} {:<15} {}"
+_HEAD = ("record", "when", "what", "where", "positions", "by", "details")
 
 
 def console() -> Console:

@@ -139,5 +139,14 @@ class Census(Command, frozen=True):
     """How far has each group got, and what is left for it? A question."""
 
 
-Question = Look | Survey | Census
+class Explain(Command, frozen=True):
+    """What would a pop of the group find, and why? A question. `partition` is the partition's own name, `lost` are the
+    encryption keys that are not here."""
+
+    group: int
+    partition: str
+    lost: tuple[str, ...] = ()
+
+
+Question = Look | Survey | Census | Explain
 PartitionCommand = Push | Pop | Ack | Extend | Release | Retry | Bury | Delete | Clear | Seek | Join | Tick | Question

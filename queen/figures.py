@@ -4,7 +4,7 @@ shows them; durations are µs. `web/render_figures.py` spells them.
 
 from collections.abc import Iterable
 from operator import add
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -75,6 +75,47 @@ class GroupFigures(NamedTuple):
     queues: int
     partitions: int
     counts: Counts
+
+
+Verdict = Literal["ready", "leased", "delayed", "buffered", "retry", "empty", "quarantined", "key_missing"]
+"""What a pop of a partition would find: something; or what holds pending messages back (L3); or that there are none."""
+
+
+class LeaseFigures(NamedTuple):
+    """A lease that runs. Instants are the server's own, without the shift of the wall clock."""
+
+    id: bytes
+    worker: str | None
+    leased_at: int
+    expires_at: int
+    messages: int
+
+
+class PopExplanation(NamedTuple):
+    """Why a partition would deliver now or would not, for one consumer group. `until` is when that changes by itself,
+    `oldest_at` when the message was pushed that comes first, `key` the name of an encryption key that is missing."""
+
+    partition: str
+    verdict: Verdict
+    until: int | None = None
+    pending: int = 0
+    processing: int = 0
+    oldest_at: int | None = None
+    key: str | None = None
+    leases: tuple[LeaseFigures, ...] = ()
+
+
+class QueueExplanation(NamedTuple):
+    """A page of a queue's partitions, of `total`. `met` says whether the queue knows the group; `shift` (µs) is added
+    to instants to get what the wall clock shows."""
+
+    queue: str
+    group: str | None
+    ordering: str
+    met: bool
+    total: int
+    shift: int
+    partitions: tuple[PopExplanation, ...]
 
 
 class Overview(NamedTuple):

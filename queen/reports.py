@@ -2,9 +2,13 @@
 
 All of them are kept up to date by events, so that a question costs what its answer has lines, however many messages
 there are (S2). They are about what is durable: each answer waits for the commit of what it has counted.
+
+Where `at` is given, an instant in µs or a text ("2026-11-30T10:04", "-5m", "#123" for a record's number), the answer is
+about that instant instead. It is made from the journal, in a second or two at most, beside the event loop.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import trio
@@ -14,6 +18,7 @@ from queen.actors.core import Core
 from queen.actors.engine import Engine
 from queen.actors.sketch import Sketch
 from queen.actors.tally import grouped, matching, overview, queue_figures, slots_of
+from queen.audit.figures_then import namespaces_then, overview_then, queue_then, queues_then, tasks_then
 from queen.errors import NotFound
 from queen.figures import (
     Counts,
@@ -24,6 +29,7 @@ from queen.figures import (
     QueueFigures,
     QueueLag,
 )
+from queen.hindsight import Hindsight
 from queen.names import check_name
 
 ENOUGH = 5
@@ -34,8 +40,9 @@ _SLICE = 256
 class Reports:
     """See the module. Raises what every method of a broker does; a cancellation leaves nothing behind."""
 
-    def __init__(self, running: Callable[[], Engine]) -> None:
+    def __init__(self, running: Callable[[], Engine], hindsight: Hindsight) -> None:
         self._running = running
+        self._hindsight = hindsight
 
     async def queues(
         self,
@@ -44,14 +51,20 @@ class Reports:
         namespace: str | None = None,
         task: str | None = None,
         partitions: bool = True,
+        at: int | str | None = None,
     ) -> list[QueueFigures]:
         """The queues that match all that is given, oldest first; with `partitions`, each with its partitions."""
+        if at is not None:
+            asked = partial(queues_then, queue=queue, namespace=namespace, task=task, partitions=partitions)
+            return await self._hindsight.at(at, lambda past, world, moment: asked(world))
         engine = self._running()
         found = [queue_figures(each, partitions) for each in matching(engine.core.catalogue, queue, namespace, task)]
         return await engine.durable(found)
 
-    async def queue(self, name: str, *, ages: bool = True) -> QueueFigures:
+    async def queue(self, name: str, *, ages: bool = True, at: int | str | None = None) -> QueueFigures:
         """One queue, its partitions with their oldest and newest message if `ages`. Raises `NotFound` (Z11)."""
+        if at is not None:
+            return await self._hindsight.at(at, lambda past, world, moment: queue_then(past, world, name))
         check_name(name, "queue")
         engine = self._running()
         queue = engine.core.catalogue.queues.get(name)
@@ -94,18 +107,24 @@ class Reports:
         ]
         return await engine.durable(found)
 
-    async def namespaces(self) -> list[GroupFigures]:
+    async def namespaces(self, *, at: int | str | None = None) -> list[GroupFigures]:
         """Every namespace, by name; queues without one count nowhere."""
+        if at is not None:
+            return await self._hindsight.at(at, lambda past, world, moment: namespaces_then(world))
         engine = self._running()
         return await engine.durable(grouped(engine.core.catalogue, lambda queue: queue.namespace))
 
-    async def tasks(self) -> list[GroupFigures]:
+    async def tasks(self, *, at: int | str | None = None) -> list[GroupFigures]:
         """Every task, by name; queues without one count nowhere."""
+        if at is not None:
+            return await self._hindsight.at(at, lambda past, world, moment: tasks_then(world))
         engine = self._running()
         return await engine.durable(grouped(engine.core.catalogue, lambda queue: queue.task))
 
-    async def overview(self) -> Overview:
+    async def overview(self, *, at: int | str | None = None) -> Overview:
         """The sums over everything."""
+        if at is not None:
+            return await self._hindsight.at(at, lambda past, world, moment: overview_then(world, moment.at))
         engine = self._running()
         clock = engine.core.clock
         return await engine.durable(overview(engine.core.catalogue, clock.now() + clock.shift()))

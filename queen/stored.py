@@ -7,9 +7,11 @@ from queen.actors.catalogue_state import Group
 from queen.actors.engine import Engine
 from queen.actors.inquiry import Filter
 from queen.actors.mailbox import Part
+from queen.audit.biography import Life, history
 from queen.checks import check_filter, check_page
 from queen.commands import Bury, Clear, Delete, Retry, Status
 from queen.errors import Conflict, NotFound
+from queen.hindsight import Hindsight
 from queen.messages import Caller, StoredMessage
 from queen.names import DEFAULT_GROUP, check_name
 from queen.options import QueueOptions
@@ -20,8 +22,9 @@ _LIBRARY = Caller()
 class Messages:
     """See the module. Everything raises `QueenError`s. A message's status is that of the default group (S1)."""
 
-    def __init__(self, running: Callable[[], Engine]) -> None:
+    def __init__(self, running: Callable[[], Engine], hindsight: Hindsight) -> None:
         self._running = running
+        self._hindsight = hindsight
 
     async def list(
         self,
@@ -62,6 +65,13 @@ class Messages:
         check_name(transaction_id, "transactionId")
         check_page(limit, offset)
         return await inquiry.related(self._running(), transaction_id, limit, offset)
+
+    async def history(self, transaction_id: str) -> Sequence[Life]:
+        """The life of the message of that transactionId, and of those that had it before, oldest first: its push, each
+        delivery and failure, what operators did, how it ended; also of deleted ones. Raises `NotFound`."""
+        check_name(transaction_id, "transactionId")
+        ring = self._running().core.ring
+        return await self._hindsight.ask(lambda past, go_on: history(past, transaction_id, ring=ring, payloads=True))
 
     async def delete(self, transaction_id: str, *, caller: Caller = _LIBRARY) -> None:
         """Make a message gone for everybody, in whatever status (R5); its transactionId is free again (Z5).

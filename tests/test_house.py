@@ -32,11 +32,16 @@ ROOMS: dict[str, set[str]] = {
     "renewals": set(),
     "leased": {"renewals", "consumer"},  # the consumer for its type alone
     "consumer": {"checks", "leased", "renewals", "broker"},  # the broker for its type alone
-    "reports": {"actors"},
-    "stored": {"actors", "checks"},
+    "hindsight": {"audit", "actors"},
+    "explanations": {"actors", "checks"},
+    "reports": {"audit", "actors", "hindsight"},
+    "stored": {"audit", "actors", "checks", "hindsight"},
     "groups": {"actors", "checks"},
     "condition": {"actors"},
-    "broker": {"actors", "clock", "checks", "condition", "consumer", "groups", "renewals", "reports", "stored"},
+    "broker": {
+        *("actors", "checks", "clock", "condition", "consumer", "explanations", "groups"),
+        *("hindsight", "renewals", "reports", "stored"),
+    },
     "opening": {"broker", "actors", "store", "clock"},
     "web": {"web", "broker", "settings"},
     "__init__": {"broker", "clock", "condition", "consumer", "leased", "opening", "store"},

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from queen.actors.availability import head
 from queen.actors.decision import Decision
+from queen.actors.explaining import explain
 from queen.actors.partition_state import GroupView, Open, Partition
-from queen.commands import Census, Look, Status, Survey
+from queen.commands import Census, Explain, Look, Status, Survey
 from queen.history import History, Settled
 from queen.options import QueueOptions
 from queen.replies import Glance, Progress, Surveyed
@@ -41,6 +42,11 @@ def progress(state: Partition, view: GroupView, options: QueueOptions, history: 
         view.dead_letter,
         min(oldest, default=None),
     )
+
+
+def explanation(state: Partition, command: Explain, now: int, options: QueueOptions, history: History) -> Decision:
+    """Why a pop of the group would get something now, or would not."""
+    return Decision((), explain(state, command.group, command.partition, now, options, history, command.lost))
 
 
 def survey(state: Partition, command: Survey, now: int, options: QueueOptions, history: History) -> Decision:

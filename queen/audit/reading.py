@@ -5,32 +5,19 @@ this process. Reads are short each; nothing here holds one open while its caller
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from queen.audit.times import When
 from queen.errors import ChainBroken
 from queen.store.chain import follow
 from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack
-from queen.store.journal import Table
+from queen.store.journal import Reading
+
+Past = Reading
 
 
-class Past(Protocol):
-    """The reading half of a `Journal`, see there."""
-
-    @property
-    def head(self) -> int: ...
-
-    def frame(self, seq: int) -> bytes | None: ...
-
-    def frames(self, after: int) -> Iterator[tuple[int, bytes]]: ...
-
-    def get(self, table: Table, key: bytes) -> bytes | None: ...
-
-    def floor(self, table: Table, key: bytes) -> tuple[bytes, bytes] | None: ...
-
-    def scan(
-        self, table: Table, start: bytes, stop: bytes | None = None, limit: int = 1000
-    ) -> list[tuple[bytes, bytes]]: ...
+TOGETHER = 64
+"""Records that may be out of order by the microseconds that their work took."""
 
 
 class Moment(NamedTuple):
@@ -82,8 +69,9 @@ def records_of(past: Past, partition: int, after: int = 0, until: int | None = N
 def seq_at(past: Past, at: int) -> int:
     """The number of the last record that was made by the time that the wall clock showed `at` (µs), 0 before the first.
 
-    By bisection, so some 25 reads. Where the wall clock was set back, there is more than one such record, and any of
-    them may be the answer; a record's number is never ambiguous."""
+    By bisection, so some 25 reads, and a look at the next few: what is decided together need not be recorded in order,
+    by microseconds. Where the wall clock was set back, there is more than one such place, and any of them may be the
+    answer; a record's number is never ambiguous."""
     low, high = 0, past.head
     while low < high:
         middle = (low + high + 1) // 2
@@ -91,7 +79,11 @@ def seq_at(past: Past, at: int) -> int:
             low = middle
         else:
             high = middle - 1
-    return low
+    last = low
+    for record in records(past, low, low + TOGETHER):
+        if shown(record) <= at:
+            last = record.seq
+    return last
 
 
 def moment_at(past: Past, when: When) -> Moment:

@@ -74,25 +74,12 @@ class Compaction(Protocol):
         """Let go of the file that is not used; takes a while, and runs in a thread of its own."""
 
 
-class Journal(Protocol):
-    """An append-only sequence of frames, numbered from 1 without gaps, and the tables beside it."""
+class Reading(Protocol):
+    """The reading half of a journal."""
 
     @property
     def head(self) -> int:
         """The number of the last frame, 0 for an empty journal."""
-
-    @property
-    def epoch(self) -> int:
-        """The fencing epoch that this opening claimed; each opening claims a greater one."""
-
-    def commit(self, expected: int, frames: Sequence[bytes], edits: Sequence[Edit] = ()) -> None:
-        """Append the frames behind number `expected` and make the edits: all or nothing, synced on return. Only
-        frames up to `expected` can be replaced.
-
-        Raises `StoreFull` (nothing was written) where there is no room, `StoreFailed` where the outcome is
-        unknown (every later commit then fails too), `Conflict` where the head is not `expected` or another
-        opening has claimed a later epoch (nothing was written).
-        """
 
     def frame(self, seq: int) -> bytes | None:
         """The frame of that number, or None."""
@@ -110,6 +97,27 @@ class Journal(Protocol):
         self, table: Table, start: bytes, stop: bytes | None = None, limit: int = 1000
     ) -> list[tuple[bytes, bytes]]:
         """Up to `limit` rows in key order with start <= key < stop (`stop` None: to the end)."""
+
+
+class Journal(Reading, Protocol):
+    """An append-only sequence of frames, numbered from 1 without gaps, and the tables beside it."""
+
+    @property
+    def epoch(self) -> int:
+        """The fencing epoch that this opening claimed; each opening claims a greater one."""
+
+    def commit(self, expected: int, frames: Sequence[bytes], edits: Sequence[Edit] = ()) -> None:
+        """Append the frames behind number `expected` and make the edits: all or nothing, synced on return. Only
+        frames up to `expected` can be replaced.
+
+        Raises `StoreFull` (nothing was written) where there is no room, `StoreFailed` where the outcome is
+        unknown (every later commit then fails too), `Conflict` where the head is not `expected` or another
+        opening has claimed a later epoch (nothing was written).
+        """
+
+    def aside(self) -> Reading | None:
+        """For reading from another thread, as long as the journal is open; None where it can only be read from this
+        one. What is asked of it once the journal is closed fails."""
 
     def clear(self, table: Table) -> None:
         """Remove every row of a table; durable on return. Only while nobody commits."""

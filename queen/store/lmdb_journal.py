@@ -15,7 +15,8 @@ from typing import Final, Self
 
 import lmdb
 
-from queen.errors import Conflict, FormatUnknown, StoreFailed, StoreFull
+from queen.errors import Conflict, FormatUnknown, StoreFailed, StoreFull, Unavailable
+from queen.store.aside import Aside
 from queen.store.journal import Edit, Room, Table
 from queen.store.lmdb_compact import LmdbCompaction, Watch, remove_unfinished
 from queen.store.lmdb_file import open_environment, unmap_pages
@@ -47,6 +48,8 @@ class LmdbJournal:
         self._readonly = readonly
         # Held by a commit from begin to end, and by whoever moves the map: LMDB crashes if the two meet.
         self._turn = threading.Lock()
+        # Held by whoever reads aside, and by whoever moves the map or takes over another environment.
+        self._aside = threading.Lock()
         self._failed = False
         self._closed = False
         self._maintained = 0
@@ -275,6 +278,8 @@ class LmdbJournal:
         return rows
 
     def _reading(self) -> Transaction:
+        if self._closed:
+            raise Unavailable("The journal is closed.")
         try:
             return self._env.begin()
         except lmdb.MapResizedError:
@@ -283,6 +288,10 @@ class LmdbJournal:
             return self._env.begin()
         except lmdb.Error as error:
             raise StoreFailed(f"The journal can't be read: {error}.") from error
+
+    def aside(self) -> Aside:
+        """See `Journal.aside`."""
+        return Aside(self, self._aside)
 
     # -- housekeeping -------------------------------------------------------------------------------------
 
@@ -319,7 +328,8 @@ class LmdbJournal:
             # A compaction reads in a thread of its own.
             still = self._readonly or self._watch is not None
             if not still and (info["last_pgno"] + 1) * self._page > size * 4 // 5:
-                self._env.set_mapsize(2 * size)
+                with self._aside:
+                    self._env.set_mapsize(2 * size)
             self._maintained += 1
             if self._maintained % _UNMAP_EVERY == 0:
                 unmap_pages(self._folder)
@@ -344,15 +354,16 @@ class LmdbJournal:
         self._watch = watch
 
     def _adopt(self, env: lmdb.Environment, held: Databases) -> None:
-        self._env = env
-        self._journal, self._fence, self._tables = held
+        with self._aside:
+            self._env = env
+            self._journal, self._fence, self._tables = held
 
     def _fail(self) -> None:
         self._failed = True
 
     def close(self) -> None:
         """Release everything. Idempotent."""
-        with self._turn:
+        with self._turn, self._aside:
             if not self._closed:
                 self._closed = True
                 self._env.close()

@@ -169,6 +169,9 @@ class MemoryJournal:
             end = len(rows.keys) if stop is None else bisect_left(rows.keys, stop)
             return [(key, rows.values[key]) for key in islice(rows.keys, first, max(first, min(end, first + limit)))]
 
+    def aside(self) -> None:
+        """See `Journal.aside`: a simulation has one thread."""
+
     def clear(self, table: Table) -> None:
         """Remove every row of a table. Only while nobody commits."""
         with self._content.lock:

@@ -16,7 +16,7 @@ from werkzeug.routing import WebsocketMismatch
 
 from queen.broker import Broker
 from queen.errors import QueenError
-from queen.web import analytics, delivery, groups, messages, queues, resources
+from queen.web import analytics, delivery, explain, groups, messages, queues, resources
 from queen.web.asgi import DASHBOARD
 from queen.web.dashboard import Session
 from queen.web.exchange import Answer, Asked, refusal, refused
@@ -48,6 +48,7 @@ ROUTES: Final = (
     Row("POST", "/api/v1/ack", delivery.ack, fast=True),
     Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True),
     Row("POST", "/api/v1/transaction", delivery.transaction, fast=True),
+    Row("GET", "/api/v1/explain/pop", explain.pop),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
     Row("POST", "/api/v1/configure", queues.configure),
     Row("POST", "/api/v1/compact", compact),
@@ -58,6 +59,7 @@ ROUTES: Final = (
     Row("POST", "/api/v1/messages/<transactionId>/retry", messages.retry),
     Row("POST", "/api/v1/messages/<transactionId>/dlq", messages.bury),
     Row("GET", "/api/v1/messages/<transactionId>/related", messages.related),
+    Row("GET", "/api/v1/messages/<transactionId>/history", messages.history),
     Row("DELETE", "/api/v1/queues/<queue>/clear", messages.clear),
     Row("GET", "/api/v1/dlq", messages.dead_letters),
     Row("GET", "/api/v1/consumer-groups", groups.listed),

@@ -13,6 +13,12 @@ HTML: Final = "text/html"
 DOCUMENT: Final = "application/json"
 YAML: Final = "application/yaml"
 
+AT: Final = Parameter(
+    "at",
+    {"type": "string"},
+    "As it was at that instant: an ISO 8601 time, `-5m`, or a record's number as `#123`.",
+)
+
 RESOURCES: Final = (
     Operation(
         "GET",
@@ -20,7 +26,7 @@ RESOURCES: Final = (
         "Queues",
         "All queues",
         {200: figures.QueueSummaries},
-        (NAMESPACE, TASK),
+        (NAMESPACE, TASK, AT),
     ),
     Operation(
         "GET",
@@ -28,6 +34,7 @@ RESOURCES: Final = (
         "Queues",
         "A queue and its partitions",
         {200: figures.QueueDetail},
+        (AT,),
         refuses=(404,),
     ),
     Operation(
@@ -36,11 +43,11 @@ RESOURCES: Final = (
         "Queues",
         "All partitions",
         {200: figures.PartitionSummaries},
-        (QUEUE, Parameter("minDepth", COUNT, "Only partitions with at least so many pending messages.")),
+        (QUEUE, Parameter("minDepth", COUNT, "Only partitions with at least so many pending messages."), AT),
     ),
-    Operation("GET", "/api/v1/resources/namespaces", "Queues", "All namespaces", {200: figures.Namespaces}),
-    Operation("GET", "/api/v1/resources/tasks", "Queues", "All tasks", {200: figures.Tasks}),
-    Operation("GET", "/api/v1/resources/overview", "Queues", "Everything in numbers", {200: figures.Overview}),
+    Operation("GET", "/api/v1/resources/namespaces", "Queues", "All namespaces", {200: figures.Namespaces}, (AT,)),
+    Operation("GET", "/api/v1/resources/tasks", "Queues", "All tasks", {200: figures.Tasks}, (AT,)),
+    Operation("GET", "/api/v1/resources/overview", "Queues", "Everything in numbers", {200: figures.Overview}, (AT,)),
 )
 
 ANALYTICS: Final = (

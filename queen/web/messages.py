@@ -49,6 +49,13 @@ async def get(broker: Broker, asked: Asked) -> Answer:
     return render.document({**shown(message), **more})
 
 
+async def history(broker: Broker, asked: Asked) -> Answer:
+    """`GET /api/v1/messages/:transactionId/history`: what happened to it, and to those that had its name before."""
+    transaction_id = asked.name("transactionId")
+    lives = await broker.messages.history(transaction_id)
+    return render.document({"transactionId": transaction_id, "messages": list(lives)})
+
+
 async def delete(broker: Broker, asked: Asked) -> Answer:
     """`DELETE /api/v1/messages/:transactionId` (R5)."""
     transaction_id = asked.name("transactionId")

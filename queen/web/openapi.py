@@ -13,6 +13,7 @@ from queen.web import answers
 from queen.web.contract import Link, Operation, Parameter
 from queen.web.contract_delivery import CONFIGURE, DELIVERY
 from queen.web.contract_figures import ANALYTICS, DOCUMENT, RESOURCES, SERVER, YAML
+from queen.web.contract_past import EXPLANATION, HISTORY
 from queen.web.contract_stored import CONSUMER_GROUPS, DELETION, STORED
 from queen.web.exchange import Answer, Asked
 from queen.web.meanings import meaning
@@ -22,7 +23,10 @@ from queen.web.schemas import COMPONENTS, NAME, NARROWER, Schema
 VERSION: Final = "0.1.0"
 """Of the contract, not of the program."""
 
-OPERATIONS: Final = (CONFIGURE, *RESOURCES, *DELIVERY, *STORED, *CONSUMER_GROUPS, *ANALYTICS, *DELETION, *SERVER)
+OPERATIONS: Final = (
+    *(CONFIGURE, *RESOURCES, *DELIVERY, *EXPLANATION, *STORED, *HISTORY),
+    *(*CONSUMER_GROUPS, *ANALYTICS, *DELETION, *SERVER),
+)
 """The row of every route, in the order in which their examples work."""
 EVERYWHERE: Final = (400, 408, 413, 414, 431, 500, 503)
 """What any request may be refused with, whatever it asks for."""

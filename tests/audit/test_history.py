@@ -155,7 +155,7 @@ def test_one_transaction_id_in_every_shape(recorded: Path) -> None:
     about = [event for event in told if event["type"] not in skipped | {"partition_created"}]
     assert [(event["seq"], event["type"]) for event in about] == [(step.seq, step.type) for step in steps]
     table = _command("replay", "--data", str(recorded), "--transaction-id", name).output.splitlines()
-    assert table[0].split() == ["record", "when", "what", "where", "positions", "details"]
+    assert table[0].split() == ["record", "when", "what", "where", "positions", "by", "details"]
     assert [int(line.split()[0]) for line in table[1:]] == [event["seq"] for event in told]
     done = _command("replay", "--data", str(recorded), "--transaction-id", name, "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(done.output)))
