@@ -32,7 +32,9 @@ _URL: Final = "http://127.0.0.1:6632"
 @click.option("--status", type=click.Choice(get_args(Status)), help="that are so, for the group")
 @click.option("--group", help="the consumer group whose status counts; without it, the default group's")
 @click.option("--at", default="now", show_default=True, help=f"the instant at which they are so: {FORMS}")
-@click.option("--url", default=_URL, show_default=True, help="the server to push to")
+@click.option(
+    "--url", default=_URL, envvar="QUEEN_URL", show_default=True, show_envvar=True, help="the server to push to"
+)
 @click.option("--to-queue", help="the queue to push into; without it, the one that each was in")
 @click.option("--token", envvar="QUEEN_TOKEN", show_envvar=True, help="that lets push, where the server asks for one")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="messages a second at most")

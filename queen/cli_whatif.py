@@ -21,7 +21,7 @@ _FIGURES: Final = {
     "completed": "completed",
     "failed": "failed for good",
     "dead_letters": "dead letters",
-    "expired": "of these past their ttl",
+    "expired": "past their ttl (failed or dead)",
     "dropped": "deleted by a retention",
     "pending": "pending at the end",
     "processing": "with consumers at the end",
@@ -80,10 +80,8 @@ def _tables(found: WhatIf) -> None:
         Text(f"Records {found.first_record + 1:,} to {found.last_record:,}. {differ}", style="bold"), soft_wrap=True
     )
     if found.assumed:
-        out.print(
-            Text(f"{found.assumed:,} deliveries are beyond those recorded: assumed to go as the last one did."),
-            soft_wrap=True,
-        )
+        beyond = f"{found.assumed:,} deliveries are beyond those recorded: taken to go as the last one, or well."
+        out.print(Text(beyond), soft_wrap=True)
     if found.refused:
         out.print(Text(f"{found.refused:,} commands or acknowledgements would have been refused."), soft_wrap=True)
 
