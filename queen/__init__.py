@@ -27,11 +27,12 @@ from queen.errors import (
     Unavailable,
 )
 from queen.leased import LeasedMessage
-from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage, StoredMessage
+from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage, StoredMessage, Wanted
 from queen.notices import Notice
 from queen.opening import open_broker
 from queen.options import QueueOptions
 from queen.replies import Receipt, Settlement
+from queen.reply import Reply
 from queen.store.keyring import KeyRing
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "QueueOptions",
     "Readiness",
     "Receipt",
+    "Reply",
     "SealBroken",
     "Settlement",
     "ShuttingDown",
@@ -73,5 +75,6 @@ __all__ = [
     "TransactionRefused",
     "TrioClock",
     "Unavailable",
+    "Wanted",
     "open_broker",
 ]

@@ -1,6 +1,7 @@
 """The embedding API: what `open_broker` gives. The web layer uses this object and nothing below it."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
@@ -10,21 +11,23 @@ from msgspec import UNSET, UnsetType
 from queen.actors import transaction
 from queen.actors.engine import Engine
 from queen.actors.feed import Feed
-from queen.actors.mailbox import PopRequest, Scope
+from queen.actors.mailbox import Granted, PopRequest, Scope
 from queen.actors.reading import read_granted
 from queen.actors.removal import delete_queue
 from queen.actors.settling import lease_bytes
 from queen.checks import (
     MAX_SPAN_S,
+    Checked,
     accepted,
     acknowledgement_of,
-    check_ack,
+    check_acks,
     check_caller,
     check_pop,
     check_scope,
     check_transaction,
     check_whole,
-    payload_of,
+    checked,
+    instant_of,
 )
 from queen.clock import Clock, Ids
 from queen.commands import AckStatus
@@ -32,15 +35,15 @@ from queen.condition import Health, Readiness, health_of, readiness_of
 from queen.consumer import Consumer, Consuming, Source
 from queen.errors import Invalid, QueenError, ShuttingDown, Unavailable
 from queen.explanations import Explanations
-from queen.figures import QueueExplanation
 from queen.groups import Groups
 from queen.hindsight import Hindsight
-from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage
+from queen.messages import Acknowledgement, Caller, Delivery, Message, NewMessage, Wanted
 from queen.meter import Meter
-from queen.names import DEFAULT_PARTITION, SECOND, check_name, parse_instant, uuid_text
+from queen.names import DEFAULT_PARTITION, SECOND, check_name, uuid_text
 from queen.options import QueueOptions
 from queen.renewals import Renewals
 from queen.replies import Compacted, Nothing, Receipt, Settlement
+from queen.reply import Reply
 from queen.reports import Reports
 from queen.stored import Messages
 
@@ -75,11 +78,10 @@ class Broker:
         self.meter = Meter()
         self.feed = Feed(clock, self.meter)
         self.renewals = Renewals(self.extend)
-        self._explanations = Explanations(self._running)
-        hindsight = Hindsight(self._running)
-        self.messages = Messages(self._running, hindsight)
+        self.explain_pop = Explanations(self._running).pop
+        self.messages = Messages(self._running, Hindsight(self._running))
         self.groups = Groups(self._running)
-        self.statistics = Reports(self._running, hindsight)
+        self.statistics = Reports(self._running, Hindsight(self._running))
 
     # -- pushing ------------------------------------------------------------------------------------------
 
@@ -104,15 +106,21 @@ class Broker:
             trace_id=trace_id,
             delay_seconds=delay_seconds,
         )
-        return (await self.push_many([message], caller=caller))[0]
+        return (await self.push_soon([message], caller=caller).wait())[0]
 
     async def push_many(self, items: Sequence[NewMessage], *, caller: Caller = _LIBRARY) -> list[Receipt]:
         """Store 1 to 1000 messages in one commit (P1-P3), across queues and partitions. Cancelled: as for `push`."""
-        if not 1 <= len(items) <= MAX_ITEMS:
-            raise Invalid("items", f"must hold from 1 to {MAX_ITEMS} messages, holds {len(items)}")
+        return await self.push_soon(items, caller=caller).wait()
+
+    def push_soon(self, items: Sequence[NewMessage] | Checked, *, caller: Caller = _LIBRARY) -> Reply[list[Receipt]]:
+        """`push_many`, whose answer comes when it is durable: for callers that don't want a task to wait for it.
+        Refusals that need no commit are raised at once."""
         check_caller(caller)
-        checked = [(item, payload_of(item, f"items[{index}].")) for index, item in enumerate(items)]
-        return await self._running().push(checked, caller)
+        if not isinstance(items, Checked):
+            if not 1 <= len(items) <= MAX_ITEMS:
+                raise Invalid("items", f"must hold from 1 to {MAX_ITEMS} messages, holds {len(items)}")
+            items = checked(items)
+        return self._running().push(items.items, caller)
 
     # -- popping ------------------------------------------------------------------------------------------
 
@@ -141,35 +149,57 @@ class Broker:
         queue now (G2).
         Cancelled, everything that was taken is given back uncounted (L8), unless it was `auto_ack`ed.
         """
-        check_scope(queue, partition, namespace, task)
-        check_pop(group, batch, partitions, worker, subscription_mode)
+        wanted = Wanted(
+            queue=queue,
+            partition=partition,
+            namespace=namespace,
+            task=task,
+            group=group,
+            batch=batch,
+            auto_ack=auto_ack,
+            partitions=partitions,
+            worker=worker,
+            subscription_mode=subscription_mode,
+            subscription_from=subscription_from,
+        )
+        return await self.pop_soon(wanted, wait=wait, timeout=timeout, caller=caller)
+
+    def pop_soon(
+        self, wanted: Wanted, *, wait: bool = False, timeout: float = 30.0, caller: Caller = _LIBRARY
+    ) -> Reply[Delivery]:
+        """`pop`, as `push_soon` is to `push_many`. Left, the reply gives everything back; a delivery that it brought
+        can be given back with `release_nowait`."""
+        scope = Scope(wanted.queue, wanted.partition, wanted.namespace, wanted.task)
+        check_scope(*scope)
+        check_pop(wanted.group, wanted.batch, wanted.partitions, wanted.worker, wanted.subscription_mode)
         check_caller(caller)
-        engine = self._running()
-        new_only = subscription_mode == "new" or subscription_from == "now"
         request = PopRequest(
-            Scope(queue, partition, namespace, task),
-            group,
+            scope,
+            wanted.group,
             self._ids.block(),
             caller,
-            batch=batch,
-            partitions=partitions,
+            batch=wanted.batch,
+            partitions=wanted.partitions,
             wait=wait,
-            auto_ack=auto_ack,
-            worker=worker,
-            new_only=new_only,
-            from_at=_instant_of(subscription_from),
+            auto_ack=wanted.auto_ack,
+            worker=wanted.worker,
+            new_only=wanted.subscription_mode == "new" or wanted.subscription_from == "now",
+            from_at=instant_of(wanted.subscription_from),
         )
+        engine = self._running()
         longest = min(max(float(timeout), 0.0), MAX_WAIT_S)
-        found = engine.core.catalogue.queues.get(queue) if queue is not None else None
+        found = None if wanted.queue is None else engine.core.catalogue.queues.get(wanted.queue)
         if found is not None and found.options.max_wait_time_seconds:
             longest = min(longest, found.options.max_wait_time_seconds)  # O6
-        answer = await engine.pop(request, longest)
+        return engine.pop(request, longest).map(partial(self._delivery, engine, request))
+
+    def _delivery(self, engine: Engine, request: PopRequest, answer: list[Granted] | Nothing) -> Delivery:
         if isinstance(answer, Nothing):
             until = answer.until
             left = None if until is None else max(0.0, (until - self._clock.now()) / SECOND)
             return Delivery((), answer.because, left)
         try:
-            return Delivery(tuple(read_granted(engine.core, answer, group)))
+            return Delivery(tuple(read_granted(engine.core, answer, request.group)))
         except QueenError:
             engine.release([grant.lease for _, grant in answer])  # L8: it can't be handed on
             raise
@@ -219,19 +249,28 @@ class Broker:
             entry = Acknowledgement(
                 transaction_id=message, status=status, error=error, lease_id=lease_id, consumer_group=group
             )
-        return accepted((await self._settle([entry], caller, ""))[0])
+        return await self.ack_soon(entry, caller=caller).wait()
+
+    def ack_soon(self, entry: Acknowledgement, *, caller: Caller = _LIBRARY) -> Reply[Settlement]:
+        """`ack`, as `push_soon` is to `push_many`; its reply raises `NotFound` or `Conflict`."""
+        return self._settle([entry], caller, "").map(lambda settlements: accepted(settlements[0]))
 
     async def ack_many(self, entries: Sequence[Acknowledgement], *, caller: Caller = _LIBRARY) -> list[Settlement]:
         """Acknowledge 1 to 1000 messages in one commit (A5); each result stands at its entry's place."""
+        return await self.ack_many_soon(entries, caller=caller).wait()
+
+    def ack_many_soon(
+        self, entries: Sequence[Acknowledgement], *, caller: Caller = _LIBRARY
+    ) -> Reply[list[Settlement]]:
+        """`ack_many`, as `push_soon` is to `push_many`."""
         if not 1 <= len(entries) <= MAX_ITEMS:
             raise Invalid("acknowledgments", f"must hold from 1 to {MAX_ITEMS} entries, holds {len(entries)}")
-        return await self._settle(entries, caller, "acknowledgments[{}].")
+        return self._settle(entries, caller, "acknowledgments[{}].")
 
-    async def _settle(self, entries: Sequence[Acknowledgement], caller: Caller, where: str) -> list[Settlement]:
+    def _settle(self, entries: Sequence[Acknowledgement], caller: Caller, where: str) -> Reply[list[Settlement]]:
         check_caller(caller)
-        for index, entry in enumerate(entries):
-            check_ack(entry, where.format(index))
-        return await self._running().ack(entries, caller)
+        check_acks(entries, where)
+        return self._running().ack(entries, caller)
 
     async def transaction(
         self, operations: Sequence[Sequence[NewMessage] | Acknowledgement], *, caller: Caller = _LIBRARY
@@ -252,20 +291,6 @@ class Broker:
         if seconds is not None:
             check_whole(seconds, "seconds", 1, MAX_SPAN_S)
         return await self._running().extend(lease_bytes(lease_id), seconds, caller)
-
-    async def explain_pop(
-        self,
-        queue: str,
-        partition: str | None = None,
-        *,
-        group: str | None = None,
-        limit: int = 100,
-        offset: int = 0,
-    ) -> QueueExplanation:
-        """Why each partition of a queue would deliver to a pop now, or would not: leased by whom until when, delayed,
-        buffered, waiting for a retry, empty, quarantined, or sealed with a key that is not here. Changes nothing and
-        wakes nobody. Those with pending messages come first. Raises `NotFound`."""
-        return await self._explanations.pop(queue, partition, group, limit, offset)
 
     # -- queues -------------------------------------------------------------------------------------------
 
@@ -371,15 +396,3 @@ class Broker:
             # An error that is kept would keep the frames of all who were told, and what they held.
             raise failure.with_traceback(None)
         return self._engine
-
-
-def _instant_of(subscription_from: int | str | None) -> int:
-    """G2: where a group begins, 0 where no instant says so."""
-    if subscription_from is None or subscription_from == "now":
-        return 0
-    if isinstance(subscription_from, int):
-        return subscription_from
-    try:
-        return parse_instant(subscription_from)
-    except ValueError:
-        raise Invalid("subscriptionFrom", "must be 'now' or an ISO 8601 time") from None

@@ -3,7 +3,7 @@
 Imports vocabulary only. Each refusal is an `Invalid` that names the field by its name on the wire.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -11,7 +11,8 @@ import msgspec
 from queen.commands import Status
 from queen.errors import Conflict, Invalid, NotFound
 from queen.messages import Acknowledgement, Caller, Message, NewMessage
-from queen.names import check_name
+from queen.names import check_name, is_known_name, name_fault, parse_instant
+from queen.rawjson import MAX_NESTING, check_escapes, check_nesting
 from queen.rawjson import check as check_json
 from queen.replies import Settlement
 
@@ -21,6 +22,7 @@ _STATUSES = ("completed", "failed", "retry", "dead_letter")
 MAX_OFFSET = 2**53 - 1
 MESSAGE_STATUSES: Final[tuple[Status, ...]] = ("pending", "processing", "completed", "failed", "dead_letter")
 _MODES = ("all", "new")
+_encode: Final = msgspec.json.Encoder().encode
 
 
 def check_whole(value: object, where: str, low: int, high: int) -> None:
@@ -38,8 +40,52 @@ def check_caller(caller: Caller) -> None:
     _check_text(caller.who, "caller.who")
 
 
-def payload_of(item: NewMessage, where: str) -> bytes:
-    """The payload of a message as JSON text, once its other fields have been looked at."""
+class Checked:
+    """Messages that have been looked at, each with its payload as JSON text. Nobody but this module makes one: what is
+    in it needs no second look."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[tuple[NewMessage, bytes]]) -> None:
+        self.items = items
+
+
+def checked(items: Sequence[NewMessage], where: str = "items") -> Checked:
+    """Look at what a caller wants to push."""
+    return Checked([(item, _payload(item, where, index)) for index, item in _looked_at(items, where)])
+
+
+def checked_parts(items: Sequence[NewMessage], text: bytes) -> Checked:
+    """The same for messages whose payloads were cut out of `text`, all of which was UTF-8 and sound JSON: their grammar
+    needs no second look, and what a grammar lets pass is looked for in all of them at once."""
+    escapes = b"\\u" in text
+    deep = text.count(b"[") + text.count(b"{") > MAX_NESTING
+    pairs = [(item, bytes(item.payload)) for _, item in _looked_at(items, "items")]
+    if escapes or deep:
+        for index, (_, payload) in enumerate(pairs):
+            check_escapes(payload, f"items[{index}].payload")
+            check_nesting(payload, f"items[{index}].payload")
+    return Checked(pairs)
+
+
+def _looked_at(items: Sequence[NewMessage], where: str) -> Iterator[tuple[int, NewMessage]]:
+    """Each message with its index, once everything but its payload has been looked at."""
+    for index, item in enumerate(items):
+        # Few queues and partitions have most of the messages, and most messages have nothing else to be looked at.
+        if not (
+            is_known_name(item.queue)
+            and is_known_name(item.partition)
+            and item.transaction_id is None
+            and item.trace_id is None
+            and item.delay_seconds is None
+            and item.namespace is None
+            and item.task is None
+        ):
+            _check_fields(item, f"{where}[{index}].")
+        yield index, item
+
+
+def _check_fields(item: NewMessage, where: str) -> None:
     check_name(item.queue, f"{where}queue")
     check_name(item.partition, f"{where}partition")
     optional = (
@@ -53,18 +99,22 @@ def payload_of(item: NewMessage, where: str) -> bytes:
             check_name(value, where + field)
     if item.delay_seconds is not None:
         check_whole(item.delay_seconds, f"{where}delaySeconds", 0, MAX_SPAN_S)
+
+
+def _payload(item: NewMessage, where: str, index: int) -> bytes:
+    """The payload as JSON text."""
     if isinstance(item.payload, msgspec.Raw):
         text = bytes(item.payload) or b"null"
         try:
             msgspec.json.decode(text, type=msgspec.Raw)  # the grammar alone: what a `Raw` holds need not be JSON
         except (msgspec.DecodeError, RecursionError) as error:
-            raise Invalid(f"{where}payload", f"is not JSON: {error}") from None
-        check_json(text, f"{where}payload")
+            raise Invalid(f"{where}[{index}].payload", f"is not JSON: {error}") from None
+        check_json(text, f"{where}[{index}].payload")
         return text
     try:
-        return msgspec.json.encode(item.payload)
+        return _encode(item.payload)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(f"{where}payload", f"can't be JSON: {error}") from error
+        raise Invalid(f"{where}[{index}].payload", f"can't be JSON: {error}") from error
 
 
 def check_scope(queue: str | None, partition: str | None, namespace: str | None, task: str | None) -> None:
@@ -90,6 +140,33 @@ def check_pop(group: str | None, batch: int, partitions: int, worker: str | None
         check_whole(value, field, 1, MAX_BATCH)
     if mode is not None and mode not in _MODES:
         raise Invalid("subscriptionMode", f"must be one of {', '.join(_MODES)}")
+
+
+def instant_of(subscription_from: int | str | None) -> int:
+    """G2: where a group begins, in µs; 0 where no instant says so."""
+    if subscription_from is None or subscription_from == "now":
+        return 0
+    if isinstance(subscription_from, int):
+        return subscription_from
+    try:
+        return parse_instant(subscription_from)
+    except ValueError:
+        raise Invalid("subscriptionFrom", "must be 'now' or an ISO 8601 time") from None
+
+
+def check_acks(entries: Sequence[Acknowledgement], where: str) -> None:
+    """Acknowledgements; `where` is how an entry is called, with a place for its index."""
+    for index, entry in enumerate(entries):
+        # Most have nothing to be looked at but two words and an id.
+        if not (
+            type(entry.transaction_id) is str
+            and name_fault(entry.transaction_id) is None
+            and entry.status in _STATUSES
+            and entry.consumer_group is None
+            and entry.error is None
+            and (entry.lease_id is None or type(entry.lease_id) is str)
+        ):
+            check_ack(entry, where.format(index))
 
 
 def check_ack(entry: Acknowledgement, where: str) -> None:
@@ -140,17 +217,17 @@ def check_transaction(
     count = sum(1 if isinstance(operation, Acknowledgement) else len(operation) for operation in operations)
     if count > MAX_BATCH:
         raise Invalid("operations", f"must hold at most {MAX_BATCH} messages and acknowledgements, holds {count}")
-    checked: list[list[tuple[NewMessage, bytes]] | Acknowledgement] = []
+    looked_at: list[list[tuple[NewMessage, bytes]] | Acknowledgement] = []
     for index, operation in enumerate(operations):
         where = f"operations[{index}]."
         if isinstance(operation, Acknowledgement):
             check_ack(operation, where)
-            checked.append(operation)
+            looked_at.append(operation)
         elif not operation:
             raise Invalid(f"{where}items", "must hold at least one message")
         else:
-            checked.append([(item, payload_of(item, f"{where}items[{at}].")) for at, item in enumerate(operation)])
-    return checked
+            looked_at.append(checked(operation, f"{where}items").items)
+    return looked_at
 
 
 def acknowledgement_of(message: Message, status: str, error: str | None = None) -> Acknowledgement:

@@ -1,13 +1,11 @@
-"""The command line: arguments and logging, then one call for each command. No rules and no protocol here."""
+"""The command line: arguments, then one call for each command. No rules and no protocol here."""
 
 import gc
-import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TextIO, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -19,29 +17,43 @@ import trio
 from queen.broker import Broker
 from queen.cli_audit import COMMANDS
 from queen.cli_backup import backup_command, restore_command
-from queen.cli_keys import encryption_keys, explain, keys
+from queen.cli_keys import encryption_keys, keys
 from queen.cli_resend import resend_command
 from queen.cli_whatif import whatif_command
 from queen.errors import FolderLocked, NotFound, QueenError, Unavailable
+from queen.logs import configure_logging
 from queen.opening import open_broker
 from queen.settings import DEFAULTS, SETTINGS, Setting, Settings
+from queen.token_commands import tokens
+from queen.web.process import raise_file_limit
 
 log = structlog.get_logger("queen")
 
 # LMDB gives the interpreter's lock back around each call; a busy main thread would keep it for 5 ms by default.
 _SWITCH_INTERVAL: Final = 0.0005
 
+# So many new partitions are taken out of the collector's sight together, looked for so often.
+_FREEZE_EVERY: Final = 2_000
+_FREEZE_AFTER_S: Final = 1.0
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _Commands(click.Group):
+    """The commands, which end with one line for what an operator can mend."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except (QueenError, OSError) as error:
+            _explain(error)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 def main() -> None:
     """Queen, a durable message queue."""
-
-
-main.add_command(keys)
-for command in (*COMMANDS, backup_command, restore_command, resend_command, whatif_command):
-    main.add_command(command)
 
 
 def _settings_options(command: Command) -> Command:
@@ -81,12 +93,11 @@ def serve(**values: Any) -> None:
     settings = Settings(**values | {"data": os.path.abspath(values["data"])})
     configure_logging(settings)
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    raise_file_limit()
     try:
         trio.run(_serve, settings, strict_exception_groups=True)
     except BaseExceptionGroup as group:
-        explain(_only(group))
-    except (QueenError, OSError) as error:
-        explain(error)
+        _explain(_only(group))
 
 
 async def _serve(settings: Settings) -> None:
@@ -105,10 +116,22 @@ async def _serve(settings: Settings) -> None:
         urls: list[str] = await nursery.start(serving)
         await broker.wait_started()
         nursery.start_soon(compact_every, broker, settings.compact_every)
-        # What is here now stays: no collection need look at it again.
         gc.collect()
-        gc.freeze()
+        nursery.start_soon(_freeze, broker)
         log.info("listening", url=", ".join(urls), data=settings.data)
+
+
+async def _freeze(broker: Broker) -> None:
+    """What is here after the start stays, and so do partitions that are made later: no collection need look at them
+    again, which would stop everything for a second where there are a million. What ends is mostly freed without one."""
+    known = -_FREEZE_EVERY
+    while True:
+        partitions = broker.health().partitions
+        if partitions >= known + _FREEZE_EVERY:
+            known = partitions
+            gc.collect(1)
+            gc.freeze()
+        await trio.sleep(_FREEZE_AFTER_S)
 
 
 def _server() -> Callable[..., Awaitable[None]]:
@@ -135,16 +158,13 @@ async def compact_every(broker: Broker, hours: float) -> None:
 @main.command()
 @click.option("--data", default=DEFAULTS.data, envvar="QUEEN_DATA", show_default=True, help="folder that nobody serves")
 @click.option("--url", help="of a server that runs: it does the work, and goes on serving")
-def compact(data: str, url: str | None) -> None:
+@click.option("--token", envvar="QUEEN_TOKEN", show_envvar=True, help="the server's, of role admin")
+def compact(data: str, url: str | None, token: str | None) -> None:
     """Make the file of a data folder anew: deleted payloads are physically gone, and the disk gets their space."""
-    try:
-        if url is None and not Path(data).is_dir():
-            raise NotFound(f"there is no data folder {data}")
-        before, after = trio.run(_compact_here, data) if url is None else _compact_at(url)
-    except (QueenError, OSError) as error:
-        explain(error)
-    else:
-        click.echo(f"{before} bytes before, {after} bytes after")
+    if url is None and not Path(data).is_dir():
+        raise NotFound(f"there is no data folder {data}")
+    before, after = trio.run(_compact_here, data) if url is None else _compact_at(url, token)
+    click.echo(f"{before} bytes before, {after} bytes after")
 
 
 async def _compact_here(data: str) -> tuple[int, int]:
@@ -155,8 +175,11 @@ async def _compact_here(data: str) -> tuple[int, int]:
         raise FolderLocked(f"{error} Ask the server instead, with --url.") from None
 
 
-def _compact_at(url: str) -> tuple[int, int]:
-    asked = Request(url.rstrip("/") + "/api/v1/compact", b"{}", {"Content-Type": "application/json"}, method="POST")
+def _compact_at(url: str, token: str | None) -> tuple[int, int]:
+    headers = {"Content-Type": "application/json"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    asked = Request(url.rstrip("/") + "/api/v1/compact", b"{}", headers, method="POST")
     try:
         with urlopen(asked) as reply:
             answer = msgspec.json.decode(reply.read())
@@ -168,6 +191,12 @@ def _compact_at(url: str) -> tuple[int, int]:
     return answer["bytesBefore"], answer["bytesAfter"]
 
 
+main.add_command(tokens)
+main.add_command(keys)
+for command in (*COMMANDS, backup_command, restore_command, resend_command, whatif_command):
+    main.add_command(command)
+
+
 def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The error inside nested groups of one, which is what a nursery makes of a failed start; else the group."""
     error: BaseException = group
@@ -176,41 +205,11 @@ def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-class _Log:
-    """Standard error as far as it can be written: a full disk or a closed pipe there must not end the server."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def write(self, text: str) -> None:
-        """Write, or lose the text."""
-        with suppress(OSError, ValueError):
-            self._file.write(text)
-
-    def flush(self) -> None:
-        """Flush, or lose what is buffered."""
-        with suppress(OSError, ValueError):
-            self._file.flush()
-
-
-def configure_logging(settings: Settings) -> None:
-    """Log to standard error: lines for people on a terminal, else JSON. Tracebacks never show local values."""
-    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
-    console = settings.log_format == "console" or (settings.log_format == "auto" and sys.stderr.isatty())
-    shape: list[Any] = (
-        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)]
-        if console
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *shape,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=_Log(sys.stderr)),  # type: ignore[arg-type]
-        cache_logger_on_first_use=True,
-    )
-    # Hypercorn logs through the standard library: only what is alarming.
-    logging.basicConfig(level=max(level, logging.WARNING), stream=sys.stderr)
+def _explain(error: BaseException) -> None:
+    """End with one line and exit code 1 for what an operator can mend; a bug keeps its traceback."""
+    if isinstance(error, QueenError):
+        raise click.ClickException(str(error)) from None
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        raise click.ClickException(f"{where}{error.strerror or error}") from None
+    raise error

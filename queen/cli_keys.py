@@ -1,4 +1,4 @@
-"""Encryption keys on the command line: where they come from, `queen keys`; and how commands end that fail."""
+"""Encryption keys on the command line: where they come from, and `queen keys`."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from queen.errors import Invalid, QueenError
+from queen.errors import Invalid
 from queen.settings import Settings
 from queen.store.keyring import NO_KEYS, KeyRing, add_key, key_name, new_key
 
@@ -40,10 +40,7 @@ def keys_new(file: Path | None) -> None:
     if file is None:
         click.echo(key)
         return
-    try:
-        add_key(file, key)
-    except (QueenError, OSError) as error:
-        explain(error)
+    add_key(file, key)
     click.echo(f"{key_name(bytes.fromhex(key))} is the current key of {file}")
 
 
@@ -51,20 +48,6 @@ def keys_new(file: Path | None) -> None:
 @_KEY_FILE
 def keys_list(file: Path | None) -> None:
     """Print the names of the keys in a key file, or else in QUEEN_ENCRYPTION_KEY: never the keys."""
-    try:
-        ring = encryption_keys(Settings(encryption_key_file=str(file or "")))
-    except (QueenError, OSError) as error:
-        explain(error)
-    else:
-        for name in ring:
-            click.echo(f"{name} {'current' if name == ring.current else 'for reading'}")
-
-
-def explain(error: BaseException) -> None:
-    """End with one line and exit code 1 for what an operator can mend; a bug keeps its traceback."""
-    if isinstance(error, QueenError):
-        raise click.ClickException(str(error)) from None
-    if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        raise click.ClickException(f"{where}{error.strerror or error}") from None
-    raise error
+    ring = encryption_keys(Settings(encryption_key_file=str(file or "")))
+    for name in ring:
+        click.echo(f"{name} {'current' if name == ring.current else 'for reading'}")

@@ -154,12 +154,10 @@ class _Columns:
     def line(self, told: Happening) -> bytes:
         where = "" if told.queue is None else told.queue + ("" if told.partition is None else f"/{told.partition}")
         group = "" if told.group is None else f"[{told.group}] "
-        row = f"{told.seq:>9} {told.at} {told.type:<17} {where:<24} {_places(told):<14} {group}{details(told)}".rstrip()
-        head = (
-            f"{'record':>9} {'when':<24} {'what':<17} {'where':<24} {'positions':<14} details\n" if self._first else ""
-        )
+        columns = (str(told.seq), told.at, told.type, where, _places(told), told.who, f"{group}{details(told)}")
+        rows = [_HEAD, columns] if self._first else [columns]
         self._first = False
-        return f"{head}{row}\n".encode()
+        return "".join([_ROW.format(*row).rstrip() + "\n" for row in rows]).encode()
 
 
 def _places(told: Happening) -> str:

@@ -24,9 +24,17 @@ class Explanations:
         self._running = running
 
     async def pop(
-        self, queue: str, partition: str | None, group: str | None, limit: int, offset: int
+        self,
+        queue: str,
+        partition: str | None = None,
+        *,
+        group: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
     ) -> QueueExplanation:
-        """See `Broker.explain_pop`."""
+        """Why each partition of a queue would deliver to a pop now, or would not: leased by whom until when, delayed,
+        buffered, waiting for a retry, empty, quarantined, or sealed with a key that is not here. Changes nothing and
+        wakes nobody. Those with pending messages come first. Raises `NotFound`."""
         check_name(queue, "queue")
         for where, name in (("partition", partition), ("consumerGroup", group)):
             if name is not None:

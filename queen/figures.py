@@ -3,7 +3,7 @@ shows them; durations are µs. `web/render_figures.py` spells them.
 """
 
 from collections.abc import Iterable
-from operator import add
+from operator import add, sub
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -27,7 +27,7 @@ class Counts(NamedTuple):
 
     def moved(self, before: "Counts", after: "Counts") -> "Counts":
         """This sum, once the part of it that was `before` is `after`."""
-        return Counts(*[mine + new - old for mine, new, old in zip(self, after, before, strict=True)])
+        return Counts(*map(add, self, map(sub, after, before)))
 
 
 NONE = Counts()

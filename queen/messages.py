@@ -37,6 +37,22 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None
 
 
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pop asks for, see `Broker.pop`."""
+
+    queue: str | None = None
+    partition: str | None = None
+    namespace: str | None = None
+    task: str | None = None
+    group: str | None = None
+    batch: int = 1
+    auto_ack: bool = False
+    partitions: int = 1
+    worker: str | None = None
+    subscription_mode: str | None = None
+    subscription_from: int | str | None = None
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """A delivered message. Instants are µs since the epoch, as the wall clock shows them.
 

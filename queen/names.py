@@ -5,6 +5,7 @@ Imports nothing of ours but the errors; pure.
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NewType
 
 from queen.errors import Invalid
@@ -27,6 +28,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def name_fault(text: str) -> str | None:
     """Say what makes `text` no legal name (N1, Z17), or None if it is one."""
+    if 2 < len(text) <= MAX_NAME_BYTES and text.isascii() and text.isprintable():
+        return None  # nearly all there are; what follows says what is wrong with the others
     if not text:
         return "must not be empty"
     if text.isascii():
@@ -44,6 +47,16 @@ def name_fault(text: str) -> str | None:
     if text in {".", ".."}:
         return "must not be '.' or '..', which URLs can't carry"
     return None
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _is_name(text: str) -> bool:
+    return name_fault(text) is None
+
+
+def is_known_name(text: object) -> bool:
+    """Whether `text` is a legal name; for those that come again and again, as the names of queues do."""
+    return type(text) is str and _is_name(text)
 
 
 def check_name(text: str, where: str) -> str:
@@ -84,6 +97,21 @@ def uuid_texts(numbers: Iterable[int]) -> Iterator[str]:
             block = number >> 12
             start = uuid_text(number)[:-3]
         yield start + _LAST_DIGITS[number & 0xFFF]
+
+
+def uuid_pairs(numbers: Iterable[int]) -> Iterator[tuple[str, str]]:
+    """Spell each number and the one behind it: a message's id and its generated transactionId (N2)."""
+    block = -1
+    start = ""
+    for number in numbers:
+        last = number & 0xFFF
+        if last == 0xFFF:
+            yield uuid_text(number), uuid_text(number + 1)
+            continue
+        if number >> 12 != block:
+            block = number >> 12
+            start = uuid_text(number)[:-3]
+        yield start + _LAST_DIGITS[last], start + _LAST_DIGITS[last + 1]
 
 
 def uuid_number(text: str) -> int | None:

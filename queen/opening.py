@@ -7,6 +7,7 @@ journal; where a commit's outcome is unknown, the broker takes no more work, sin
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,13 @@ from queen.actors.engine import Engine
 from queen.actors.snapshots import CHECKPOINT
 from queen.broker import Broker
 from queen.clock import Clock, Ids, SystemClock
-from queen.errors import QueenError, StoreFailed, Unavailable
+from queen.errors import QueenError, StoreFailed, StoreFull, Unavailable
 from queen.store.data_dir import DataFolder
 from queen.store.journal import Change, Journal, Table
 from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.lmdb_journal import MAP_SIZE, RESERVE, LmdbJournal
 from queen.store.memory_journal import MemoryJournal
-from queen.store.writer import Runner, in_thread
+from queen.store.writer import CommitThread, Runner
 
 log = structlog.get_logger()
 
@@ -31,6 +32,8 @@ _DRAIN_S = 3.0
 """How long work that is under way may take when the broker closes."""
 _PAUSE_S = 0.2
 """Between an engine's end and the next one's start."""
+_TOLD_EVERY_S = 60.0
+"""How often the log says that the disk is full."""
 
 
 @asynccontextmanager
@@ -57,9 +60,9 @@ async def open_broker(
     finished and snapshots are written.
     """
     clock = clock or SystemClock()
-    with _journal(path, journal, map_size, reserve) as opened:
+    with _journal(path, journal, map_size, reserve) as opened, CommitThread() as thread:
         in_memory = not isinstance(opened, LmdbJournal)
-        runner = runner or (inline if in_memory else in_thread)
+        runner = runner or (inline if in_memory else thread.run)
         compute = inline if in_memory else background
         numbers = ids or Ids(clock)
         broker = Broker(clock, numbers)
@@ -94,6 +97,7 @@ async def supervise(
 ) -> None:
     """Run one engine after another until the broker closes. The first one's failure to start is raised."""
     started = False
+    told_at = -inf
     while True:
         engine = start()
         failure: QueenError | None = None
@@ -106,7 +110,12 @@ async def supervise(
                     task_status.started()
         except* Exception as group:
             failure = _cause(group)
-            if started:
+            if isinstance(failure, StoreFull):
+                # Nothing is wrong but the room, and as long as that is so, each try ends like this.
+                if trio.current_time() - told_at >= _TOLD_EVERY_S:
+                    told_at = trio.current_time()
+                    log.warning("a commit found no room; going on from what is stored", reason=str(failure))
+            elif started:
                 log.error("the engine has failed", exc_info=group)
         broker.detach(failure)
         if failure is None or broker.closed:

@@ -69,7 +69,7 @@ class Reports:
         engine = self._running()
         queue = engine.core.catalogue.queues.get(name)
         if queue is None:
-            raise NotFound(f"there is no queue {name!r}")
+            raise await engine.durable(NotFound(f"there is no queue {name!r}"))
         figures = queue_figures(queue, True)
         if not ages:
             return await engine.durable(figures)

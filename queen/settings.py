@@ -20,6 +20,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reserve: int = 64 * MIB
     compact_every: float = 0.0
     encryption_key_file: str = ""
+    token_file: str = ""
+    allow_anonymous: bool = False
+    allowed_hosts: str = ""
+    allowed_origins: str = ""
+    certfile: str = ""
+    keyfile: str = ""
     max_body: int = 10 * MIB
     max_header: int = 16 * KIB
     body_time: float = 30.0
@@ -82,6 +88,12 @@ SETTINGS: Final = (
     Setting("reserve", "bytes of the disk that pushes leave free for acknowledgements and deletions", high=2**50),
     Setting("compact_every", "hours between compactions of the file; 0: never by itself", high=24 * 366),
     Setting("encryption_key_file", "file with the keys for queues with encryptionEnabled, the current one first"),
+    Setting("token_file", "file with the tokens; left empty, `tokens` in the data folder, if there is one"),
+    Setting("allow_anonymous", "listen beyond this machine although there are no tokens"),
+    Setting("allowed_hosts", "names that requests may call this server by, beside this machine's own; `*`: any"),
+    Setting("allowed_origins", "origins whose pages may use this server, such as `https://app.example`; `*`: any"),
+    Setting("certfile", "PEM file with the certificate (and its chain): the server speaks TLS"),
+    Setting("keyfile", "PEM file with the certificate's key, where it isn't in the same file"),
     Setting("max_body", "bytes of a request's body at most; more is answered 413", low=KIB),
     Setting(
         "max_header", "bytes of a request's line and headers at most; more is answered 431 or 414", low=KIB, high=MIB

@@ -80,7 +80,7 @@ class Messages:
         """
         check_name(transaction_id, "transactionId")
         engine = self._running()
-        slot, place = inquiry.locate(engine, transaction_id)
+        slot, place = await inquiry.locate(engine, transaction_id)
         await engine.carry([Part(slot, Delete(place.position))], caller)
 
     async def retry(self, transaction_id: str, *, group: str | None = None, caller: Caller = _LIBRARY) -> None:
@@ -89,7 +89,7 @@ class Messages:
         Raises `NotFound`, and `Conflict` for a message in another status."""
         check_name(transaction_id, "transactionId")
         engine = self._running()
-        slot, place = inquiry.locate(engine, transaction_id)
+        slot, place = await inquiry.locate(engine, transaction_id)
         number = _group_of(slot.queue.groups, group)
         await engine.carry([Part(slot, Retry(number, place.position))], caller)
 
@@ -97,7 +97,7 @@ class Messages:
         """Make a message that has failed at least once a dead letter (R4). Raises as `retry` does."""
         check_name(transaction_id, "transactionId")
         engine = self._running()
-        slot, place = inquiry.locate(engine, transaction_id)
+        slot, place = await inquiry.locate(engine, transaction_id)
         number = _group_of(slot.queue.groups, group)
         await engine.carry([Part(slot, Bury(number, place.position))], caller)
 
@@ -111,7 +111,7 @@ class Messages:
         engine = self._running()
         found = engine.core.catalogue.queues.get(queue)
         if found is None:
-            raise NotFound(f"there is no queue '{queue}'")
+            raise await engine.durable(NotFound(f"there is no queue '{queue}'"))
         if partition is not None and partition not in found.slots:
             raise NotFound(f"queue '{queue}' has no partition '{partition}'")
         slots = found.slots.values() if partition is None else [found.slots[partition]]

@@ -8,7 +8,7 @@ from queen.commands import PushItem
 from queen.errors import QueueFull
 from queen.history import Place
 from queen.messages import NewMessage
-from queen.names import uuid_texts
+from queen.names import uuid_pairs
 from queen.replies import Pushed, Receipt
 
 
@@ -74,16 +74,15 @@ class Plan:
         """The answer, in the order of the request (P3), from the partitions' replies in the order of `places`."""
         by_place = self._settled | dict(zip(self.places, replies, strict=True))
         pushed = [by_place[place][index] for place, index, _ in self._where]
-        ids = uuid_texts(id for id, _ in pushed)
-        names = uuid_texts(id + 1 for id, _ in pushed)
+        texts = uuid_pairs([id for id, _ in pushed])
         return [
             Receipt(
                 id,
                 generated if item.transaction_id is None else item.transaction_id,
                 "duplicate" if repeated or position is None else "queued",
             )
-            for (item, _), (_, _, repeated), (_, position), id, generated in zip(
-                self._items, self._where, pushed, ids, names, strict=True
+            for (item, _), (_, _, repeated), (_, position), (id, generated) in zip(
+                self._items, self._where, pushed, texts, strict=True
             )
         ]
 

@@ -1,7 +1,7 @@
 """What could be delivered, and when: the questions that the rules and the router ask of a partition's state. Pure.
 
-Nothing here is told to anybody by itself; the router's index of partitions is made of `offer`s, its heap of
-deadlines of `next_deadline`s.
+Nothing here is told to anybody by itself; the router's index of partitions is made of `offer`s, the ticker's heaps
+of `next_deadline`s and `next_sweep`s.
 """
 
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from queen.actors.partition_state import GroupView, Partition
+from queen.events import MessagesPushed
 from queen.history import History, PushedRun
 from queen.names import SECOND
 from queen.options import STRICT, QueueOptions
@@ -72,7 +73,7 @@ def window_end(state: Partition, view: GroupView, options: QueueOptions, history
     if not options.window_buffer or not view.pending:
         return 0
     window = options.window_buffer * SECOND
-    oldest = min((view.open[position].pushed_at for _, position in view.waiting), default=None)
+    oldest = oldest_waiting(view)
     first = head(state, view, options, history)
     if first is not None and (oldest is None or first.pushed_at < oldest):
         oldest = first.pushed_at
@@ -92,48 +93,73 @@ def offer(state: Partition, group: int, options: QueueOptions, history: History)
     return Offer(closes, result.head_at, "buffered") if closes > result.ready_at else result
 
 
+def stands_behind(state: Partition, event: MessagesPushed, options: QueueOptions) -> bool:
+    """Whether messages that are pushed now change nothing of what is offered to any group, nor of when time matters:
+    each group has something pending that comes first. Most pushes are such, and need not be announced."""
+    if options.window_buffer or event.delays_s:
+        return False
+    strict = options.ordering == STRICT
+    for view in state.groups.values():
+        if not view.pending or not (strict or (not view.waiting and state.last_own_delay < view.cursor)):
+            return False
+    return True
+
+
+def timeless(options: QueueOptions) -> bool:
+    """Whether time alone changes nothing: what was never delivered is available from its push on, and stays so."""
+    return not (options.delayed_processing or options.window_buffer or options.ttl or options.retention_enabled)
+
+
 def blocked(state: Partition, group: int, options: QueueOptions, history: History) -> Nothing:
     """Why a pop finds nothing, and until when (L3, Z10)."""
     view = state.groups[group]
     if not view.pending:
         return Nothing()
     if options.ordering == STRICT and view.leases:
-        return Nothing("leased", min(lease.expires_at for lease in view.leases.values()))
+        return Nothing("leased", view.next_expiry)
     found = offer(state, group, options, history)
     return Nothing() if found is None else Nothing(found.because, found.ready_at)
 
 
 def next_deadline(state: Partition, options: QueueOptions, history: History) -> int | None:
-    """When time next changes something by itself (a lease, a ttl, a retention ends), or None."""
-    deadlines = [lease.expires_at for view in state.groups.values() for lease in view.leases.values()]
+    """When time next changes by itself what pops get (a lease, a ttl ends), or None."""
+    deadlines = [view.expiries[0][0] for view in state.groups.values() if view.expiries]
     if options.ttl:
         ttl = options.ttl * SECOND
         deadlines += [at + ttl for at in oldest_pending(state, options, history)]
-    if options.retention_enabled:
-        deadlines += retention_deadlines(state, options, history)
     return min(deadlines, default=None)
+
+
+def next_sweep(state: Partition, options: QueueOptions, history: History) -> int | None:
+    """When the next message falls to a retention (T4), or None."""
+    return min(retention_deadlines(state, options, history), default=None) if options.retention_enabled else None
+
+
+def oldest_waiting(view: GroupView) -> int | None:
+    """When the oldest of the returned messages was pushed: later positions are not older (N4)."""
+    return view.open[view.places[0]].pushed_at if view.places else None
 
 
 def oldest_pending(state: Partition, options: QueueOptions, history: History) -> Iterator[int]:
     """For each group, when its oldest pending messages were pushed: those returned, and the first fresh one."""
     for view in state.groups.values():
-        if view.waiting:
-            yield min(view.open[position].pushed_at for _, position in view.waiting)
+        oldest = oldest_waiting(view)
+        if oldest is not None:
+            yield oldest
         first = head(state, view, options, history)
         if first is not None:
             yield first.pushed_at
 
 
 def retention_deadlines(state: Partition, options: QueueOptions, history: History) -> list[int]:
-    """When the next message falls to a retention (T4)."""
+    """When the next message falls to a retention (T4), of those that are pending and those that are settled."""
     deadlines = []
     if options.retention_seconds:
         span = options.retention_seconds * SECOND
         view = state.groups[0]
-        pushed = [view.open[position].pushed_at for _, position in view.waiting]
         first = head(state, view, options, history)
-        pushed += [first.pushed_at] if first is not None else []
-        deadlines += [min(pushed) + span] if pushed else []
+        pushed = [oldest_waiting(view), None if first is None else first.pushed_at]
+        deadlines += [at + span for at in pushed if at is not None]
     if options.completed_retention_seconds:
         record = next(history.settlements(state.swept_seq), None)
         if record is not None:
@@ -143,7 +169,7 @@ def retention_deadlines(state: Partition, options: QueueOptions, history: Histor
 
 def _strict_offer(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Offer | None:
     if view.waiting:
-        first = view.open[min(position for _, position in view.waiting)]
+        first = view.open[view.places[0]]
         return Offer(first.available_at, first.pushed_at, _cause(first.because))
     message = head(state, view, options, history)
     return None if message is None else Offer(message.ready_at, message.pushed_at, "delayed")

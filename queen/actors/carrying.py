@@ -32,12 +32,14 @@ class Fatal(Exception):
 
 def carry_out(core: Core, house: "Residents", work: Work) -> None:
     """Decide all, then change and record all: in one step and so in one commit. Refused or crashed: nothing."""
-    if any(part.slot.number not in core.catalogue.slots for part in work.parts):
-        work.fail(QueueGone(GONE))
-        return
+    actors: list[PartitionActor] = []
+    for part in work.parts:
+        if part.slot.number not in core.catalogue.slots:
+            work.fail(QueueGone(GONE))
+            return
+        actors.append(house.awake(part.slot))
+    distinct = actors if len(actors) == 1 else list(dict.fromkeys(actors))
     now, shift = core.clock.now(), core.clock.shift()
-    actors = [house.awake(part.slot) for part in work.parts]
-    distinct = list(dict.fromkeys(actors))
     replies: list[Any] | None = None
     refusal: QueenError | None = None
     culprit: PartitionActor | None = None
@@ -82,7 +84,7 @@ def carry_out(core: Core, house: "Residents", work: Work) -> None:
 def _crashed(changed: "list[PartitionActor]", culprit: "PartitionActor | None", error: Exception) -> None:
     """The one that crashed answers for it; others whose states may be half changed are rebuilt without blame."""
     for actor in changed:
-        actor.broken = True
+        actor.distrust()
     if culprit is not None:
         culprit.crashed(error)
     else:
@@ -92,7 +94,7 @@ def _crashed(changed: "list[PartitionActor]", culprit: "PartitionActor | None", 
 def _announce(actor: "PartitionActor") -> None:
     """What was recorded stands, whatever becomes of the announcement."""
     try:
-        actor.announce()
+        actor.tell()
     except Exception as error:
         actor.crashed(error)
 

@@ -6,10 +6,11 @@ no look into any partition.
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import msgspec
 
-from queen.actors.ranges import RangeSet
+from queen.actors.ranges import NO_RANGES, RangeSet
 from queen.events import (
     AnyEvent,
     ClockShifted,
@@ -86,8 +87,8 @@ class Queue:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One partition's entry. `deleted` is the partition's own set; `counts` are its messages by status (S1),
-    `cursor` is the first position that the default group was never given.
+    """One partition's entry. `deleted` is the set of its state, or as that was when it fell asleep; `counts` are its
+    messages by status (S1), `cursor` is the first position that the default group was never given.
 
     `span` is known once somebody has asked: first and last position that still exist, and when those were created."""
 
@@ -96,7 +97,7 @@ class Slot:
     id: bytes
     name: str
     created_at: int
-    deleted: RangeSet = field(default_factory=RangeSet)
+    deleted: RangeSet = field(default_factory=lambda: NO_RANGES)
     counts: Counts = NONE
     cursor: int = 1
     span: tuple[int, int, int, int] | None = None
@@ -107,6 +108,17 @@ class Slot:
         if counts != self.counts:
             self.queue.counts = self.queue.counts.moved(self.counts, counts)
             self.counts = counts
+
+    def rest(self) -> None:
+        """Nobody is awake for the partition: hold in common with others what is mostly the same."""
+        if not self.deleted:
+            self.deleted = NO_RANGES
+        self.counts = _shared(self.counts)
+
+
+@lru_cache(maxsize=1024)
+def _shared(counts: Counts) -> Counts:
+    return counts
 
 
 class Catalogue:

@@ -102,9 +102,9 @@ async def seek(engine: Engine, group: str | None, queue: str, shown_at: int | No
     """G3: all partitions in one commit; returns the sum of their positions."""
     found = engine.core.catalogue.queues.get(queue)
     if found is None:
-        raise NotFound(f"there is no queue '{queue}'")
+        raise await engine.durable(NotFound(f"there is no queue '{queue}'"))
     if group not in found.groups:
-        raise NotFound(f"queue '{queue}' has no consumer group '{group}'")
+        raise await engine.durable(NotFound(f"queue '{queue}' has no consumer group '{group}'"))
     number = found.groups[group].number
     slots = [slot for slot in found.slots.values() if holds_any(engine, slot)]
     parts = [

@@ -45,6 +45,9 @@ class Core:
         self.ring = ring
         self.keys_used: set[str] = set()
         self.keys_lost: frozenset[str] = frozenset()
+        # Held by whoever works in the background (ticks, rows, erasures) until its commit is durable: so no commit, and
+        # nobody who waits for one, gets more than one slice of such work. First come, first served.
+        self.turn = trio.Lock()
         self.dirty_queues: set[int] = set()
         self.gone_partitions: set[int] = set()
         # The record of the last moment that is kept, and the partitions that have changed since.

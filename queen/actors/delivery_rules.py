@@ -1,6 +1,5 @@
 """Deciding a push, a pop, and what happens to a lease afterwards: extension and release. Pure; changes nothing."""
 
-from heapq import nsmallest
 from typing import TypeVar
 
 from queen.actors.availability import LOOK_AHEAD, blocked, ready_at, sections, window_end
@@ -28,6 +27,7 @@ T = TypeVar("T")
 
 def push(state: Partition, command: Push, now: int, options: QueueOptions, history: History) -> Decision:
     """Store what is new; a transactionId that a stored message or an earlier item has is a duplicate (P4)."""
+    base, position = command.base, state.next_position
     replies: list[Pushed] = []
     new: list[PushItem] = []
     named: dict[str, int] = {}
@@ -39,21 +39,23 @@ def push(state: Partition, command: Push, now: int, options: QueueOptions, histo
             if first is not None:
                 replies.append(Pushed(first, None))
                 continue
-            named[name] = message_id(command.base, len(new))
-        replies.append(Pushed(message_id(command.base, len(new)), state.next_position + len(new)))
+            named[name] = base
+        replies.append(Pushed(base, position))
         new.append(item)
+        base, position = message_id(base, 1), position + 1
     if not new:
         return Decision((), tuple(replies))
+    payloads = tuple([item.payload for item in new])
     event = MessagesPushed(
         first=state.next_position,
         base=command.base.to_bytes(16),
-        sizes=tuple([len(item.payload) for item in new]),
-        transaction_ids=_column([item.transaction_id for item in new]),
+        sizes=tuple(map(len, payloads)),
+        transaction_ids=tuple([item.transaction_id for item in new]) if named else (),
         trace_ids=_column([item.trace_id for item in new]),
         delays_s=_column([item.delay_s for item in new]),
         key=command.key,
     )
-    return Decision((event,), tuple(replies), tuple([item.payload for item in new]))
+    return Decision((event,), tuple(replies), payloads)
 
 
 def pop(state: Partition, command: Pop, now: int, options: QueueOptions, history: History) -> Decision:
@@ -122,19 +124,15 @@ def _given_up_by(now: int, options: QueueOptions) -> int:
 
 def _take_waiting(view: GroupView, batch: int, now: int, options: QueueOptions) -> list[Taken]:
     given_up = _given_up_by(now, options)
-    if options.ordering == RELAXED:
-        ready = [
-            position
-            for available_at, position in view.waiting
-            if available_at <= now and view.open[position].pushed_at > given_up
-        ]
-        chosen = nsmallest(batch, ready) if len(ready) > batch else sorted(ready)
-    else:
-        chosen = []
-        for position in sorted(position for _, position in view.waiting)[:batch]:
-            if view.open[position].available_at > now or view.open[position].pushed_at <= given_up:
-                break
+    chosen: list[int] = []
+    for position in view.places:
+        if len(chosen) == batch:
+            break
+        message = view.open[position]
+        if message.available_at <= now and message.pushed_at > given_up:
             chosen.append(position)
+        elif options.ordering == STRICT:
+            break
     return [Taken(position, view.open[position].pushed_at, view.open[position].retry_count) for position in chosen]
 
 
@@ -211,4 +209,4 @@ def _lease(state: Partition, lease: bytes) -> tuple[int, Lease]:
 
 
 def _column(values: list[T]) -> tuple[T, ...]:
-    return tuple(values) if any(value is not None for value in values) else ()
+    return () if values.count(None) == len(values) else tuple(values)  # type: ignore[arg-type]  # it may hold None

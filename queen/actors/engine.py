@@ -21,13 +21,15 @@ from queen.actors.decision import Decision
 from queen.actors.eraser import Eraser
 from queen.actors.feed import Feed
 from queen.actors.keeper import Keeper
-from queen.actors.mailbox import Granted, Part, PopRequest, Reply, Work, retry_later
+from queen.actors.mailbox import Granted, Part, PopRequest, Work, retry_later
 from queen.actors.partition_state import Partition, evolve
+from queen.actors.patience import Patience
 from queen.actors.pulse import Pulse
 from queen.actors.recovery import Recovery
 from queen.actors.residents import Residents
 from queen.actors.router import Router
 from queen.actors.settling import AckPlan
+from queen.actors.ticker import Ticker
 from queen.clock import Clock, Ids
 from queen.commands import Extend, Push
 from queen.errors import Busy, NotFound, QueueGone, ShuttingDown, StoreFull, Unavailable
@@ -37,6 +39,7 @@ from queen.meter import Meter
 from queen.names import DEFAULT_PARTITION
 from queen.options import DEFAULTS, QueueOptions, merge
 from queen.replies import Compacted, Nothing, Receipt, Settlement
+from queen.reply import Reply
 from queen.store.journal import Journal
 from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.writer import Runner
@@ -72,6 +75,7 @@ class Engine:
         self.eraser: Eraser
         self.house: Residents
         self.router: Router
+        self.patience: Patience
 
     async def run(self, task_status: "trio.TaskStatus[None]" = trio.TASK_STATUS_IGNORED) -> None:
         """Recover, then serve until `stop`. Raises what ended it otherwise, alone in an exception group."""
@@ -79,12 +83,17 @@ class Engine:
             async with trio.open_nursery() as writing:
                 async with trio.open_nursery() as acting:
                     self.house = Residents(self.core, acting)
-                    self.router = self.house.router = Router(self.core, self.house)
-                    await Recovery(self.core, self.house, self.router).run()
+                    ticker = self.house.ticker = Ticker(self.core, self.house)
+                    self.router = self.house.router = Router(self.core, self.house, ticker)
+                    await Recovery(self.core, self.house).run()
                     keeper = self.keeper = Keeper(self.core, self.house, self._compute)
                     eraser = self.eraser = Eraser(self.core, self._compute)
+                    self.patience = Patience(self.router.expire)
                     writing.start_soon(self.core.writer.run)
                     acting.start_soon(self.router.run)
+                    acting.start_soon(self.patience.run)
+                    acting.start_soon(ticker.run)
+                    acting.start_soon(self.house.run)
                     acting.start_soon(keeper.run)
                     acting.start_soon(Pulse(self.core).run)
                     acting.start_soon(eraser.run)
@@ -117,38 +126,43 @@ class Engine:
 
     # -- commands -----------------------------------------------------------------------------------------
 
-    async def push(self, items: Sequence[tuple[NewMessage, bytes]], caller: Caller) -> list[Receipt]:
-        """Store messages (P1): `items` are checked messages and their payloads as JSON text.
-
-        Cancelled, the push may or may not have happened, as a whole."""
+    def push(self, items: Sequence[tuple[NewMessage, bytes]], caller: Caller) -> Reply[list[Receipt]]:
+        """Store messages (P1): `items` are checked messages and their payloads as JSON text. Nothing but the commit is
+        still to come on return; whoever does not wait for it can't know whether the push, as a whole, has happened."""
         self.check_open()
         plan = Plan(items, self.core.ids.block())
         parts = self.push_parts(plan, caller)
-        replies = await self.carry(parts, caller, partial(admit_pushes, parts))
-        receipts = plan.receipts(replies)
-        self.core.meter.receipts(receipts)
-        return receipts
 
-    async def ack(self, entries: Sequence[Acknowledgement], caller: Caller) -> list[Settlement]:
-        """Settle messages, all in one commit (A5); refusals are values. Cancelled: as for a push."""
+        def receipts(replies: list[Any]) -> list[Receipt]:
+            made = plan.receipts(replies)
+            self.core.meter.receipts(made)
+            return made
+
+        return self._begin(parts, caller, receipts, partial(admit_pushes, parts))
+
+    def ack(self, entries: Sequence[Acknowledgement], caller: Caller) -> Reply[list[Settlement]]:
+        """Settle messages, all in one commit (A5); refusals are values. Not waited for: as for a push."""
         self.check_open()
         plan = AckPlan(self.core, entries)
-        return plan.settlements(await self.carry(plan.parts(), caller))
+        return self._begin(plan.parts(), caller, plan.settlements)
 
-    async def pop(self, request: PopRequest, timeout: float) -> list[Granted] | Nothing:
-        """Serve a pop; a waiting one for up to `timeout` seconds. Cancelled, it gives everything back (L8)."""
+    def pop(self, request: PopRequest, timeout: float) -> Reply[list[Granted] | Nothing]:
+        """Serve a pop; a waiting one for up to `timeout` seconds. Left, it gives everything back (L8)."""
         self.check_open()
         asked_at = trio.current_time()
+        self._open(request.reply)
         self.router.pop(request)
-        try:
-            if request.wait:
-                with trio.move_on_after(timeout):
-                    return self._popped(await self._ask(request.reply), asked_at)
-                self.router.expire(request)
-            return self._popped(await self._ask(request.reply), asked_at)
-        except trio.Cancelled:
-            self.router.leave(request)
-            raise
+        if request.wait:
+            self.patience.add(request, asked_at + timeout)
+            request.reply.then(self.patience.over)
+        answer = request.reply.map(lambda found: self._popped(found, asked_at))
+        return answer.leaving(partial(self._leave, request))
+
+    def _leave(self, request: PopRequest) -> None:
+        self.router.leave(request)
+        self._close(request.reply)
+        if request.wait and not request.reply.is_set:
+            self.patience.over()
 
     def _popped(self, found: list[Granted] | Nothing, asked_at: float) -> list[Granted] | Nothing:
         if not isinstance(found, Nothing):
@@ -167,7 +181,7 @@ class Engine:
         self.check_open()
         slot = self.house.leases.get(lease)
         if slot is None:
-            raise NotFound("there is no such lease, or it has ended")
+            raise await self.durable(NotFound("there is no such lease, or it has ended"))
         reply: Reply[list[Any]] = Reply()
         self._put(Work((Part(slot, Extend(lease, seconds)),), caller, told=partial(_answer, reply)))
         expires_at: int = (await self._ask(reply))[0]
@@ -217,12 +231,7 @@ class Engine:
     ) -> list[Any]:
         """Have commands carried out, all in one commit or none; returns their replies. Cancelled: as for a push."""
         self.check_open()
-        reply: Reply[list[Any]] = Reply()
-        if parts:
-            self._put(Work(tuple(parts), caller, told=partial(_answer, reply), admit=admit))
-        else:
-            self.core.writer.then(lambda failure: _answer(reply, [], failure))
-        return await self._ask(reply)
+        return await self._begin(parts, caller, _unchanged, admit).wait()
 
     async def question(self, parts: Sequence[Part]) -> list[Any]:
         """Ask partitions something, each for itself. The replies may be ahead of the disk: nothing of them may be told
@@ -256,23 +265,65 @@ class Engine:
             failure = self.core.writer.failure or (closing if self._draining else Unavailable(_ENDED))
             raise failure.with_traceback(None)
 
+    def _begin(
+        self,
+        parts: Sequence[Part],
+        caller: Caller,
+        make: Callable[[list[Any]], T],
+        admit: Callable[[list[Any]], None] | None = None,
+    ) -> Reply[T]:
+        """Hand in commands, all in one commit or none; the reply is what `make` makes of theirs, once durable."""
+        reply: Reply[T] = Reply()
+
+        def told(replies: list[Any] | None, error: BaseException | None) -> None:
+            if error is None:
+                reply.settle(partial(make, replies or []))
+            else:
+                reply.fail(error)
+
+        self._open(reply)
+        try:
+            if parts:
+                self._put(Work(tuple(parts), caller, told=told, admit=admit))
+            else:
+                self.core.writer.then(lambda failure: told([], failure))
+        except BaseException:
+            self._close(reply)
+            raise
+        return reply
+
+    def _open(self, reply: Reply[Any]) -> None:
+        """Somebody is to be answered, before a drain is over and in any case."""
+        self._asks.add(reply)
+        reply.then(partial(self._close, reply))
+
+    def _close(self, reply: Reply[Any]) -> None:
+        self._asks.discard(reply)
+        if not self._asks:
+            self._idle.set()
+
     async def _ask(self, reply: Reply[T]) -> T:
         self._asks.add(reply)
         try:
             return await reply.wait()
         finally:
-            self._asks.discard(reply)
-            if not self._asks:
-                self._idle.set()
+            self._close(reply)
 
     def _put(self, work: Work) -> None:
         """Into all mailboxes, or none: no checkpoint in here, so that all partitions meet shared work in one order."""
+        if len(work.parts) == 1:
+            self.house.awake(work.parts[0].slot).put(work)
+            return
         actors = [self.house.awake(slot) for slot in dict.fromkeys(part.slot for part in work.parts)]
+        if all(actor.free for actor in actors):
+            work.arrivals = 1  # all of them are here
+            actors[0].put(work)
+            return
         for actor in actors:
             if actor.full:
                 raise Busy(retry_later(actor.slot))
         for actor in actors:
-            actor.put(work)
+            actor.line_up(work)
 
     def push_parts(self, plan: Plan, caller: Caller) -> list[Part]:
         """The commands of a push, for partitions that exist from now on. Raises where there is no room."""
@@ -282,8 +333,12 @@ class Engine:
 
     def _slots(self, plan: Plan, caller: Caller) -> list[Slot]:
         """The partitions of a push, made where they are missing (P5)."""
+        known = [self.core.catalogue.slot(*place) for place in plan.places]
+        found_all = [slot for slot in known if slot is not None]
+        if len(found_all) == len(known):
+            return found_all
         find = self.core.projections.find
-        missing = [place for place in plan.places if self.core.catalogue.slot(*place) is None]
+        missing = [place for place, slot in zip(plan.places, known, strict=True) if slot is None]
         missing = [place for place in missing if not plan.settle(place, find)]
         for queue in {queue for queue, _ in missing}:
             found = self.core.catalogue.queues.get(queue)
@@ -325,8 +380,14 @@ def _answer(reply: Reply[list[Any]], replies: list[Any] | None, error: BaseExcep
         reply.set(replies or [])
 
 
+def _unchanged(replies: list[Any]) -> list[Any]:
+    return replies
+
+
 def admit_pushes(parts: Sequence[Part], decisions: Sequence[Decision]) -> None:
     """P6: refuse the whole push where a queue would hold more than it may. `decisions` may go on behind the parts."""
+    if not any([part.slot.queue.options.max_size for part in parts]):
+        return
     counts: dict[Queue, int] = {}
     for part, decision in zip(parts, decisions, strict=False):
         for event in decision.events:

@@ -102,7 +102,8 @@ class Eraser:
             edits.extend(erased(step.wanted, step.frames))
 
         await self._compute(compute)
-        await self._core.writer.save(edits)
+        async with self._core.turn:
+            await self._core.writer.save(edits)
         for seq in step.wanted:
             self._core.records.forget(seq)
 

@@ -182,6 +182,19 @@ class Subscription:
                 await self._wake.wait()
         raise StopAsyncIteration
 
+    async def batch(self, limit: int) -> list[Notice]:
+        """The next notices, as many as there are, at least one and up to `limit`; empty when it is over. Cancelled,
+        none is lost."""
+        try:
+            notices = [await anext(self)]
+        except StopAsyncIteration:
+            return []
+        while len(notices) < limit and not self._dropped and (self._taken or self._take()):
+            if self._taken:  # a record of which nothing is left tells nothing
+                self._size -= 1
+                notices.append(self._taken.popleft())
+        return notices
+
     def restrict(self, queues: Collection[str] | None) -> None:
         """Leave out notices of other queues from now on, also those that wait already; None lets all through."""
         self.queues = None if queues is None else frozenset(queues)

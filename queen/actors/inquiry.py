@@ -108,7 +108,7 @@ def _gave_up(engine: Engine, slot: Slot, group: int) -> bool:
 
 async def one(engine: Engine, transaction_id: str) -> tuple[StoredMessage, Queue]:
     """The message of that transactionId, and its queue. Raises `NotFound`."""
-    slot, place = locate(engine, transaction_id)
+    slot, place = await locate(engine, transaction_id)
     found = await read(engine, _placed(engine, slot, [place.position]), DEFAULT_GROUP, None)
     if not found:
         raise NotFound(unknown(transaction_id))
@@ -117,7 +117,7 @@ async def one(engine: Engine, transaction_id: str) -> tuple[StoredMessage, Queue
 
 async def related(engine: Engine, transaction_id: str, limit: int, offset: int) -> list[StoredMessage]:
     """Other messages of its partition, pushed at most an hour before or after it, newest first (Z13)."""
-    slot, place = locate(engine, transaction_id)
+    slot, place = await locate(engine, transaction_id)
     own = engine.core.projections.run_of(slot.number, place.position)
     if own is None:
         raise NotFound(unknown(transaction_id))
@@ -163,11 +163,11 @@ async def _read_each(
     return messages
 
 
-def locate(engine: Engine, transaction_id: str) -> tuple[Slot, Place]:
-    """Where the message is. Raises `NotFound`."""
+async def locate(engine: Engine, transaction_id: str) -> tuple[Slot, Place]:
+    """Where the message is. Raises `NotFound`, once that is durable (law 3): who deletes it again is to rely on it."""
     place = engine.core.projections.find(transaction_id)
     if place is None:
-        raise NotFound(unknown(transaction_id))
+        raise await engine.durable(NotFound(unknown(transaction_id)))
     return engine.core.catalogue.slots[place.partition], place
 
 

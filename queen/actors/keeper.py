@@ -1,5 +1,4 @@
-"""The keeper: writes what records have changed into the projections, in the background, and puts idle partitions
-to sleep.
+"""The keeper: writes what records have changed into the projections, in the background.
 
 A checkpoint says: everything up to record S is in the tables. Snapshots may be newer than S; each says up to which
 record it goes. So a partition's snapshot is made while others go on, and a start folds the records behind S,
@@ -12,7 +11,7 @@ import trio
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.residents import Residents
-from queen.actors.snapshots import CHECKPOINT, Checkpoint, queue_row, seq_of
+from queen.actors.snapshots import CHECKPOINT, Checkpoint, queue_row, read_summary, without_summary
 from queen.errors import StoreFull
 from queen.events import ClockShifted
 from queen.messages import Caller
@@ -53,6 +52,7 @@ class Keeper:
         self._house = house
         self._compute = compute
         self._shift = core.clock.shift()
+        self._flushed = 0
         self._turn = trio.Lock()
 
     async def run(self) -> None:
@@ -64,12 +64,11 @@ class Keeper:
                     self._core.progress = trio.Event()
             self._note_shift()
             try:
-                await self.flush()
+                await self.flush(everything=False)
                 await self._forget_hours()
             except StoreFull as error:
                 log.warning("no room for the projections; they are written when there is", reason=str(error))
                 await trio.sleep(FULL_PAUSE_S)
-            self._house.put_to_sleep()
 
     def _note_shift(self) -> None:
         """T6: after a jump of the wall clock, the next start must know how far it is off, whatever else happens."""
@@ -78,19 +77,22 @@ class Keeper:
             self._shift = shift
             self._core.record_catalogue(ClockShifted(shift), _SERVER)
 
-    async def flush(self) -> None:
-        """Bring the tables up to now. Cancelled or failed half way, the checkpoint stays where it was, and all that
-        was to be written then is written by the next one."""
+    async def flush(self, *, everything: bool = True) -> None:
+        """Bring the tables up to now; of states that are dear to write, only those whose time has come, unless
+        `everything` is wanted. Cancelled or failed half way, the checkpoint stays where it was, and all that was to be
+        written then is written by the next one."""
         async with self._turn:
-            await self._flush()
+            await self._flush(everything)
 
-    async def _flush(self) -> None:
+    async def _flush(self, everything: bool) -> None:
         core = self._core
         if core.writer.seq == self._house.checkpoint:
             return
+        everything = everything or core.writer.seq == self._flushed  # nobody is held up where nothing happens
+        self._flushed = core.writer.seq
         checkpoint = Checkpoint(core.writer.seq, core.writer.digest)
         core.projections.freeze()
-        slots, queues = self._house.take_dirty(), sorted(core.dirty_queues)
+        slots, queues = self._house.take_dirty(everything=everything), sorted(core.dirty_queues)
         core.dirty_queues.clear()
         gone, core.gone_partitions = core.gone_partitions, set()
         done = False
@@ -151,7 +153,7 @@ class Keeper:
         statistics = self._core.statistics
         rows = self._core.journal.scan(Table.STATISTICS, *statistics.ended(self._core.clock.now()), SLICE)
         if rows:
-            await self._core.writer.save([Change(Table.STATISTICS, key, None) for key, _ in rows])
+            await self._write_all([Change(Table.STATISTICS, key, None) for key, _ in rows])
             statistics.forget(rows)
 
     async def _write_states(self, slots: list[Slot], queues: list[int], gone: set[int], checkpoint: Checkpoint) -> bool:
@@ -160,7 +162,7 @@ class Keeper:
         rows: list[Change] = [Change(Table.QUEUES, u64(number), _queue_value(core, number)) for number in queues]
         for number in sorted(gone):
             rows += _removal(core, number)
-        complete = True
+        complete = self._house.complete
         for index, slot in enumerate(slots):
             if slot.number not in core.catalogue.slots:
                 rows += _removal(core, slot.number)  # deleted since; a start from here could not know of it
@@ -189,9 +191,9 @@ class Keeper:
         for index, partition in enumerate(sorted(core.changed_partitions)):
             value = core.journal.get(Table.PARTITIONS, u64(partition))
             if value is not None:
-                row_seq = seq_of(value)
+                row_seq = read_summary(value).seq
                 last = max(last, row_seq)
-                rows.append(Change(Table.MOMENTS, moments.row_key(partition, row_seq), value))
+                rows.append(Change(Table.MOMENTS, moments.row_key(partition, row_seq), without_summary(value)))
             if index % PACKED == PACKED - 1:
                 await trio.lowlevel.checkpoint()
         await self._write_all([*rows, moments.moment_row(moments.Kept(seq, last))])
@@ -200,7 +202,8 @@ class Keeper:
 
     async def _write_all(self, rows: list[Change]) -> None:
         for start in range(0, len(rows), SLICE):
-            await self._core.writer.save(rows[start : start + SLICE])
+            async with self._core.turn:
+                await self._core.writer.save(rows[start : start + SLICE])
 
 
 def _removal(core: Core, partition: int) -> list[Change]:

@@ -1,4 +1,7 @@
-"""What travels between actors: work for partitions, pops for the router, and the answers to both.
+"""What travels between actors: work for partitions, and pops for the router.
+
+Work for partitions that have nothing in front of it is carried out as it is handed in, in the same step: a task
+switch would change nothing but the time it takes. Everything else waits in mailboxes.
 
 A piece of work may concern several partitions. It is put into all their mailboxes without a checkpoint in
 between, so that all of them meet their shared work in the same order; the last one to arrive carries it out, for
@@ -6,7 +9,7 @@ all, in one step; the others wait for that, each holding still. So it is all in 
 """
 
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import trio
 
@@ -15,42 +18,10 @@ from queen.commands import DELIVERY_BYTES, PartitionCommand
 from queen.errors import QueenError
 from queen.messages import Caller
 from queen.replies import Grant, Nothing
-
-T = TypeVar("T")
+from queen.reply import Reply
 
 MAILBOX_SIZE = 10_000
 """Pieces of work that may wait for one partition; past it, askers are told to come back."""
-
-
-class Reply(Generic[T]):
-    """An answer that comes once. Setting it again changes nothing."""
-
-    __slots__ = ("_error", "_event", "_value", "is_set")
-
-    def __init__(self) -> None:
-        self._event = trio.Event()
-        self._value: T | None = None
-        self._error: BaseException | None = None
-        self.is_set = False
-
-    def set(self, value: T) -> None:
-        """Answer."""
-        if not self.is_set:
-            self._value, self.is_set = value, True
-            self._event.set()
-
-    def fail(self, error: BaseException) -> None:
-        """Answer with an error, which `wait` raises."""
-        if not self.is_set:
-            self._error, self.is_set = error, True
-            self._event.set()
-
-    async def wait(self) -> T:
-        """The answer. Cancelling leaves the work to go on; nobody hears of its answer then."""
-        await self._event.wait()
-        if self._error is not None:
-            raise self._error.with_traceback(None)  # shared with others, whose frames it would keep
-        return self._value  # type: ignore[return-value]  # set by `set`
 
 
 class Part(NamedTuple):
@@ -87,7 +58,7 @@ class Work:
         self.decided = decided
         self.admit = admit
         self.asks = asks
-        self.arrivals = len({part.slot for part in parts})
+        self.arrivals = 1 if len(parts) == 1 else len({part.slot for part in parts})
         self.done: trio.Event | None = trio.Event() if self.arrivals > 1 else None
         self.abandoned = False
 
@@ -134,6 +105,7 @@ class PopRequest:
         "granted",
         "group",
         "insisted",
+        "introduced",
         "lease_base",
         "new_only",
         "parked",
@@ -178,8 +150,9 @@ class PopRequest:
         self.from_at = from_at
         self.ticket = 0
         self.since_seq = 0
+        self.introduced = False
         self.insisted = False
-        self.ticked = 0
+        self.ticked = False
         self.parked = 0
         self.abandoned = False
         self.granted: list[Granted] = []

@@ -3,6 +3,7 @@
 R3, R4, R5, G3 and the readings Z3, Z5, Z15. A refusal concerns the whole command, so it is raised.
 """
 
+from queen.actors.availability import sections
 from queen.actors.decision import Decision, joined, runs_of, stored
 from queen.actors.partition_state import Partition
 from queen.actors.time_rules import count_settled
@@ -93,23 +94,20 @@ def seek(state: Partition, command: Seek, now: int, options: QueueOptions, histo
     target = max(1, min(command.position, state.next_position))
     if target == view.cursor and not view.open:
         return Decision((), target)
-    skipped = [(place, view.open[place].pushed_at) for place in view.open if place < target]
-    retry_counts = {place: view.open[place].retry_count for place, _ in skipped if view.open[place].retry_count}
-    for run in history.runs(view.cursor) if target > view.cursor else ():
-        if run.first >= target:
+    passed = sorted((place, message) for place, message in view.open.items() if place < target)
+    retry_counts = {place: message.retry_count for place, message in passed if message.retry_count}
+    skipped = [*runs_of((place, message.pushed_at) for place, message in passed)]
+    for start, stop, run in sections(state, view, history):
+        if start >= target:
             break
-        skipped += [
-            (place, run.pushed_at)
-            for place in range(max(run.first, view.cursor), min(run.first + run.length, target))
-            if place not in state.deleted
-        ]
-    skipped.sort()
+        skipped.append(Run(start, min(stop, target) - start, run.pushed_at))
+    count = sum(run.length for run in skipped)
     completed, failed, dead_letter = _settled_before(state, command.group, target, history)
     events: list[Event] = []
     if skipped:
-        runs = runs_of(skipped)
+        runs = tuple(skipped)
         events.append(MessagesSettled(command.group, "completed", runs, error=SKIPPED, retry_counts=retry_counts))
-    events.append(GroupMoved(command.group, target, completed + len(skipped), failed, dead_letter))
+    events.append(GroupMoved(command.group, target, completed + count, failed, dead_letter))
     return Decision(tuple(events), target)
 
 

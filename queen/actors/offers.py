@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from queen.actors.catalogue_rules import group_started, start_group
 from queen.actors.catalogue_state import Group, Queue, Slot
 from queen.actors.core import Core
+from queen.actors.introduction import Introduction, Introductions
 from queen.actors.lines import Line
 from queen.actors.mailbox import PopRequest
 from queen.actors.residents import Residents
@@ -24,15 +25,13 @@ class Offers:
         self._core = core
         self._house = house
         self._lines: dict[tuple[int, int], Line] = {}
-
-    def __len__(self) -> int:
-        return len(self._lines)
+        self.introductions = Introductions(house.introduce)
 
     def known(self, queue: Queue, group: int) -> Line | None:
         """The line of a group, None where nobody has asked for it. The default group is always asked for."""
         line = self._lines.get((queue.number, group))
         if line is None and group == DEFAULT_GROUP:
-            line = self._lines[queue.number, group] = Line()
+            line = self._lines[queue.number, group] = Line(self._core.catalogue.slots)
         return line
 
     def drop(self, queue: Queue, group: int | None) -> None:
@@ -40,18 +39,29 @@ class Offers:
         for key in [key for key in self._lines if key[0] == queue.number and group in (None, key[1])]:
             del self._lines[key]
 
-    def choose(self, request: PopRequest) -> Slot | None:
-        """The best partition that has something for the pop (O3, O4), or None."""
+    def choose(self, request: PopRequest) -> Slot | Introduction | None:
+        """The best partition that has something for the pop (O3, O4), or None; before that is known, the introduction
+        that the pop has to wait for."""
         scope = request.scope
         if scope.partition is not None and scope.queue is not None:
             slot = self._core.catalogue.slot(scope.queue, scope.partition)
             if slot is None:
                 return None
             line = self.line(slot.queue, request)
+            if line.introduction is not None and not request.introduced:
+                return line.introduction
             asks = line.is_ready(slot) or self._house.is_quarantined(slot)
             return slot if asks or (line.is_taken(slot) and not request.wait) else None
         for queues in self._candidates(request):
-            heads = [best for queue in queues if (best := self.line(queue, request).best()) is not None]
+            heads: list[tuple[int, Slot]] = []
+            for queue in queues:
+                line = self.line(queue, request)
+                best = line.best()
+                going = line.introduction
+                if going is not None and (best is None or not going.long):
+                    return going
+                if best is not None:
+                    heads.append(best)
             if heads:
                 return min(heads, key=lambda head: head[0])[1]
         return None
@@ -104,10 +114,27 @@ class Offers:
         group = self.group(queue, request)
         line = self._lines.get((queue.number, group.number))
         if line is None:
-            line = self._lines[queue.number, group.number] = Line()
+            line = self._lines[queue.number, group.number] = Line(self._core.catalogue.slots)
             if group.number:
-                self._house.introduce(queue, group.number)
+                line.introduction = self.introductions.begin(queue, group.number)
+        line.asked = True
         return line
+
+    def forget_unasked(self) -> None:
+        """Forget what is offered to groups that nobody has asked for since the last time this was called. Those that
+        have never got anything either are forgotten themselves: they would begin again where they began (W5)."""
+        for (number, group), line in list(self._lines.items()):
+            queue = self._core.catalogue.numbers.get(number)
+            if queue is None or not group or line.introduction is not None:
+                continue
+            if line.asked:
+                line.asked = False
+                continue
+            del self._lines[number, group]
+            known = queue.groups.numbered(group)
+            if known is not None and not known.recorded:
+                del queue.groups[known.name]
+                self._house.dismiss(queue, group)
 
     def group(self, queue: Queue, request: PopRequest) -> Group:
         """The request's group in this queue, met now if it is new (G2)."""

@@ -1,8 +1,9 @@
-"""The actor of one partition: a task that owns the partition's state and consumes a channel of work.
+"""The actor of one partition: it owns the partition's state; a task of its own carries out what has to wait.
 
 It holds no rules: those are in `partition_rules`, nor the order of a command's steps: that is in `carrying`.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,11 @@ from queen.actors.core import Core
 from queen.actors.decision import Decision
 from queen.actors.mailbox import MAILBOX_SIZE, Work, retry_later
 from queen.actors.partition_rules import decide
-from queen.actors.partition_state import Partition, evolve
+from queen.actors.partition_state import Partition, evolve, leases_touched
 from queen.actors.sealing import opener, readable, sealed
-from queen.commands import PartitionCommand, Pop, Tick
+from queen.commands import PartitionCommand, Pop, Push, Tick
 from queen.errors import Busy, Quarantined, QueueGone, Unavailable
-from queen.events import Event, GroupJoined, MessagesDeleted, MessagesPushed
+from queen.events import Event, GroupJoined, MessagesPushed
 from queen.history import History, PushedRun
 from queen.messages import Caller
 from queen.names import DEFAULT_GROUP
@@ -36,7 +37,7 @@ log = structlog.get_logger()
 CRASHES = 3
 """The same crash this often in a row quarantines a partition."""
 TICKS = 4
-"""Ticks before each command; what time has brought beyond that is left to the router's own ticks."""
+"""Ticks before each command; what time has brought beyond that is left to the ticker."""
 
 _SERVER = Caller("server")
 
@@ -56,35 +57,41 @@ class PartitionActor:
         self.broken = False
         self.quarantined = False
         self.deadline: int | None = None
-        self._leases = _leases(state)
+        self._untold = True  # whether there is more to announce than how many messages there are
         self.idle_since = core.clock.now()
         self._crash: tuple[str, int] = ("", 0)
-        self._send, self._receive = trio.open_memory_channel[Work](MAILBOX_SIZE)
+        self._mailbox: deque[Work] = deque()
+        self._mail = trio.Event()
+        self._holding = False
 
     def put(self, work: Work) -> None:
-        """Hand in work; raises `Busy` where too much waits."""
-        try:
-            self._send.send_nowait(work)
-        except trio.WouldBlock:
-            raise Busy(retry_later(self.slot)) from None
+        """Hand in work: it is carried out now if nothing is in front of it. Raises `Busy` where too much waits."""
+        if self.free:
+            self._start_on(work)
+        elif self.full:
+            raise Busy(retry_later(self.slot))
+        else:
+            self.line_up(work)
+
+    def line_up(self, work: Work) -> None:
+        """Let work wait for its turn, and for the other partitions that it concerns."""
+        self._mailbox.append(work)
+        self._mail.set()
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing is in front of new work: no other waits, and the partition is neither still nor broken."""
+        return not (self._mailbox or self._holding or self.broken)
 
     @property
     def full(self) -> bool:
         """Whether `put` would refuse."""
-        return self._send.statistics().current_buffer_used >= MAILBOX_SIZE
-
-    @property
-    def busy(self) -> bool:
-        """Whether work waits."""
-        return self._send.statistics().current_buffer_used > 0
+        return len(self._mailbox) >= MAILBOX_SIZE
 
     def dismiss(self) -> None:
         """The partition is gone: whatever waits for it is told so, for all whom shared work concerns."""
-        while True:
-            try:
-                self._receive.receive_nowait().fail(QueueGone(GONE))
-            except trio.WouldBlock:
-                return
+        while self._mailbox:
+            self._mailbox.popleft().fail(QueueGone(GONE))
 
     async def run(self) -> None:
         """Carry out work until cancelled."""
@@ -104,52 +111,66 @@ class PartitionActor:
 
     async def _next(self) -> None:
         # A function of its own, so that a partition that waits holds no work, which holds payloads.
-        work = await self._receive.receive()
+        if not self._mailbox:
+            self._mail = trio.Event()
+            await self._mail.wait()
+            return  # what came may be gone again, or the partition with it
+        work = self._mailbox.popleft()
+        self._start_on(work)
+        if work.arrivals and work.done is not None:
+            self._holding = True
+            await work.done.wait()
+            self._holding = False
+        elif self._mailbox:
+            await trio.lowlevel.checkpoint()
+
+    def _start_on(self, work: Work) -> None:
+        """Carry out the work, or count this partition as one that has arrived at it."""
         try:
-            await self._take(work)
+            self._take(work)
         except Fatal:
-            raise
+            pass  # the writer has been stopped, and the engine ends with it
         except Exception as error:  # the supervisor of this one partition
             self.crashed(error)
             work.fail(Unavailable(FAILED))
 
-    async def _take(self, work: Work) -> None:
+    def _take(self, work: Work) -> None:
         if self.quarantined and not work.abandoned:
             work.fail(Quarantined(f"partition '{self.slot.name}' is quarantined: {self._crash[0]}"))
         if work.abandoned:
             self.announce()  # nobody else may have been sent here in the meantime
             return
-        self.idle_since = self._core.clock.now()
         work.arrivals -= 1
         if not work.arrivals:
             carry_out(self._core, self._house, work)
-        elif work.done is not None:
-            await work.done.wait()
 
     # -- the steps of a command, called by `carry_out` ----------------------------------------------------
 
     def catch_up(self, now: int) -> None:
-        """Decide first what time has brought."""
+        """Decide first what time has brought. Retention has time (T4), and is left to the ticker."""
+        self.idle_since = now
         for _ in range(TICKS):
             if self.deadline is None or self.deadline > now:
                 return
+            self._untold = True
             decision = self.decide(Tick(), now)
             if decision.events:
                 self.apply(decision, now, self._core.clock.shift())
                 self.record(decision, _SERVER, now, self._core.clock.shift())
             self.deadline = availability.next_deadline(self.state, self.slot.queue.options, self.history)
-            if any(isinstance(event, MessagesDeleted) for event in decision.events):
-                return  # T4: retention has time, and nobody waits for it; the router ticks on
 
     def decide(self, command: PartitionCommand, now: int) -> Decision:
         """What the rules say. Raises their refusal."""
-        group = getattr(command, "group", None)
-        if group is not None and group not in self.state.groups and isinstance(command, Pop):
-            self.meet(group)
         options = self.slot.queue.options
+        if isinstance(command, Push):
+            decision = decide(self.state, command, now, options, self.history)
+            if options.encryption_enabled and decision.payloads:
+                return sealed(decision, self._core.ring, self._core.keys_used)
+            return decision
+        self._untold = True  # whatever comes of it: the router may count on hearing of this partition
+        if isinstance(command, Pop) and command.group not in self.state.groups:
+            self.meet(command.group)
         decision = decide(self.state, command, now, options, self.history)
-        if options.encryption_enabled and decision.payloads:
-            return sealed(decision, self._core.ring, self._core.keys_used)
         if self._core.keys_used and isinstance(command, Pop) and isinstance(decision.reply, Grant):
             count = self._readable(command, decision.reply)
             if count < len(decision.reply.taken):
@@ -168,7 +189,16 @@ class PartitionActor:
     def apply(self, decision: Decision, now: int, shift: int) -> None:
         """Change the state."""
         for event in decision.events:
+            if not self._untold:
+                self._untold = not (
+                    isinstance(event, MessagesPushed)
+                    and not self.unrecorded
+                    and availability.stands_behind(self.state, event, self.slot.queue.options)
+                )
+            touched = leases_touched(self.state, event)
             evolve(self.state, event, now, self._shown(event, now, shift))
+            for group, lease in touched:
+                self._note_lease(lease, runs=lease in self.state.groups[group].leases)
 
     def record(self, decision: Decision, caller: Caller, now: int, shift: int) -> int:
         """Hand the events to the writer, those of a group behind the event that it has joined. Returns the shift that
@@ -186,6 +216,14 @@ class PartitionActor:
                 self.meet(group)  # G2: it begins at an instant still to come, and passes by what is pushed before
         return shift
 
+    def tell(self) -> None:
+        """Announce what a command has changed."""
+        if self._untold:
+            self.announce()
+        else:
+            view = self.state.groups[DEFAULT_GROUP]
+            self.slot.tell(view.counts, view.cursor)
+
     def announce(self) -> None:
         """Tell the router what there is and when time matters next, and the queue what it holds."""
         if self.quarantined:
@@ -198,7 +236,7 @@ class PartitionActor:
         options = self.slot.queue.options
         view = self.state.groups[DEFAULT_GROUP]
         self.slot.tell(view.counts, view.cursor)
-        self._note_leases()
+        self._untold = False
         self.deadline = availability.next_deadline(self.state, options, self.history)
         now = self._core.clock.now()
         for group in self.state.groups:
@@ -207,19 +245,17 @@ class PartitionActor:
             if offer is None or offer.ready_at > now:
                 held = availability.blocked(self.state, group, options, self.history)
             self._house.router.offer(self.slot, group, offer, held)
-        self._house.router.deadline(self.slot, self.deadline)
+        self._house.ticker.expect(self.slot, self.deadline, availability.next_sweep(self.state, options, self.history))
 
-    def _note_leases(self) -> None:
-        leases = _leases(self.state)
-        if leases != self._leases:
-            for lease in self._leases - leases:
-                self._house.leases.pop(lease, None)
-            for lease in leases - self._leases:
-                self._house.leases[lease] = self.slot
-            self._leases = leases
+    def _note_lease(self, lease: bytes, *, runs: bool) -> None:
+        if runs:
+            self._house.leases[lease] = self.slot
+        else:
+            self._house.leases.pop(lease, None)
 
     def meet(self, group: int) -> None:
         """Let a group begin here, in memory; it is recorded with the first thing that the group gets (W5)."""
+        self._untold = True
         found = _group(self.slot, group)
         first = first_position(self.state, self.history, found)
         evolve(self.state, GroupJoined(group, first), 0)
@@ -230,7 +266,7 @@ class PartitionActor:
         name = f"{type(error).__name__}: {error}"
         before, times = self._crash
         self._crash = name, times + 1 if name == before else 1
-        self.broken = True
+        self.distrust()
         self.quarantined = self.quarantined or self._crash[1] >= CRASHES
         log.error(
             "partition actor crashed",
@@ -242,6 +278,11 @@ class PartitionActor:
         )
         if self.quarantined:
             self.announce()
+
+    def distrust(self) -> None:
+        """Have the state folded anew before anything else."""
+        self.broken = self._untold = True
+        self._mail.set()
 
     def succeeded(self) -> None:
         """A command came through: crashes count from anew."""
@@ -258,13 +299,23 @@ class PartitionActor:
             self.broken = False
             forget_groups(self.state, self.slot.queue)
             self.meet_all()
+            self._house.relearn_leases(self.slot, self.state)
             self.announce()
         except Exception as error:
             self.crashed(error)
 
+    def at_rest(self) -> Partition:
+        """The state for nobody to be awake for, without groups of which nothing is recorded: they are met again."""
+        for group in self.unrecorded:
+            self.state.groups.pop(group, None)
+        self.unrecorded.clear()
+        return self.state
+
     def part_from(self, group: int) -> None:
         """A group of the queue is gone, and with it all that the partition knows of it."""
-        self.state.groups.pop(group, None)
+        view = self.state.groups.pop(group, None)
+        for lease in view.leases if view is not None else ():
+            self._note_lease(lease, runs=False)
         self.unrecorded.pop(group, None)
         self.announce()
 
@@ -295,12 +346,12 @@ class PartitionActor:
         return result
 
 
-def forget_groups(state: Partition, queue: Queue) -> None:
+def forget_groups(state: Partition, queue: Queue) -> list[bytes]:
     """Drop what a state holds of groups that its queue does not know any more: deleting a group is one event of the
-    catalogue, and each partition draws the consequence when it is next looked at."""
+    catalogue, and each partition draws the consequence when it is next looked at. Returns the leases that go."""
     known = {group.number for group in queue.groups.values()}
-    for number in [number for number in state.groups if number not in known]:
-        del state.groups[number]
+    gone = [state.groups.pop(number) for number in list(state.groups) if number not in known]
+    return [lease for view in gone for lease in view.leases]
 
 
 def first_position(state: Partition, history: History, group: Group) -> int:
@@ -320,10 +371,6 @@ def first_position(state: Partition, history: History, group: Group) -> int:
 
 def _belongs(run: PushedRun, group: Group) -> bool:
     return run.seq > group.after_seq and run.shown_at >= group.from_at
-
-
-def _leases(state: Partition) -> set[bytes]:
-    return {lease for view in state.groups.values() for lease in view.leases}
 
 
 def _group(slot: Slot, number: int) -> Group:

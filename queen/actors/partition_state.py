@@ -5,8 +5,9 @@ it is settled, unless it is deleted or stands in `open`. So a backlog of any siz
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from queen.actors.ranges import RangeSet
@@ -27,6 +28,8 @@ from queen.events import (
 )
 from queen.figures import Counts
 from queen.names import DEFAULT_GROUP
+
+_SLACK = 16
 
 
 @dataclass(slots=True)
@@ -59,7 +62,11 @@ class Open:
 
 @dataclass(slots=True)
 class GroupView:
-    """What one consumer group has done with the partition. `waiting` holds (available_at, position), sorted."""
+    """What one consumer group has done with the partition.
+
+    `waiting` holds (available_at, position), sorted, and `places` the same positions alone, sorted. `expiries` is a
+    heap of (expires_at, lease id): its first entry is true, and one is for each lease; others may be of the past.
+    """
 
     cursor: int
     pending: int = 0
@@ -69,6 +76,13 @@ class GroupView:
     open: dict[int, Open] = field(default_factory=dict)
     leases: dict[bytes, Lease] = field(default_factory=dict)
     waiting: list[tuple[int, int]] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    expiries: list[tuple[int, bytes]] = field(default_factory=list, compare=False)
+
+    @property
+    def next_expiry(self) -> int | None:
+        """When the first lease ends, None where there is none."""
+        return self.expiries[0][0] if self.expiries else None
 
     @property
     def processing(self) -> int:
@@ -100,6 +114,42 @@ class Partition:
     def live_from(self, position: int) -> int:
         """How many stored messages stand at `position` or behind it."""
         return self.next_position - position - self.deleted.count_from(position)
+
+
+def ended_leases(view: GroupView, now: int) -> Iterator[Lease]:
+    """Leases that have ended by `now`, those first that ended first. Costs nothing for the others."""
+    heap = view.expiries
+    # The entries of a heap in order, without changing it: behind each come its two children.
+    front = [(heap[0], 0)] if heap else []
+    while front:
+        entry, index = heappop(front)
+        if entry[0] > now:
+            return
+        for child in (2 * index + 1, 2 * index + 2):
+            if child < len(heap):
+                heappush(front, (heap[child], child))
+        if _is_true(view, entry):
+            yield view.leases[entry[1]]
+
+
+def leases_touched(state: Partition, event: Event) -> list[tuple[int, bytes]]:
+    """The leases (group and id) that the event may begin or end, found before it is applied; no others do."""
+    match event:
+        case MessagesLeased():
+            return [(event.group, event.lease)]
+        case MessagesSettled() if event.lease is not None:
+            return [(event.group, event.lease)]
+        case MessagesSettled():  # by a seek, say, which says nothing of the leases that it ends
+            return [(event.group, lease) for lease in _held(state.groups[event.group], event.runs)]
+        case MessagesReturned():
+            held = state.groups[event.group].open
+            leases = [held[position].lease for position in event.positions]
+            return [(event.group, lease.id) for lease in leases if lease is not None]
+        case MessagesDeleted():
+            return [(group, lease) for group, view in state.groups.items() for lease in _held(view, event.runs)]
+        case GroupMoved():
+            return [(event.group, lease) for lease in state.groups[event.group].leases]
+    return []
 
 
 def evolve(state: Partition, event: Event, at: int, shift: int = 0) -> None:
@@ -142,27 +192,34 @@ def _leased(state: Partition, event: MessagesLeased, at: int, shift: int) -> Non
         view.cursor = max(view.cursor, first + count)
     view.pending -= len(lease.positions)
     view.leases[event.lease] = lease
+    heappush(view.expiries, (event.expires_at, event.lease))
 
 
 def _extended(state: Partition, event: LeaseExtended, at: int, shift: int) -> None:
-    state.groups[event.group].leases[event.lease].expires_at = event.expires_at
+    view = state.groups[event.group]
+    view.leases[event.lease].expires_at = event.expires_at
+    heappush(view.expiries, (event.expires_at, event.lease))
+    _tidy(view)
 
 
 def _settled(state: Partition, event: MessagesSettled, at: int, shift: int) -> None:
     view = state.groups[event.group]
-    count = 0
-    for position, _ in _each(event.runs):
-        count += 1
-        message = view.open.pop(position, None)
-        if message is None:
-            view.cursor = max(view.cursor, position + 1)
-            view.pending -= 1
-        elif message.lease is None:
-            _stop_waiting(view, position, message)
-            view.pending -= 1
-        else:
-            _leave(view, message.lease, position)
-    _count(view, event.outcome, count)
+    for first, count, _ in event.runs:
+        if first >= view.cursor:  # never delivered, all of them: nothing is known of any
+            view.cursor = first + count
+            view.pending -= count
+            continue
+        for position in range(first, first + count):
+            message = view.open.pop(position, None)
+            if message is None:
+                view.cursor = max(view.cursor, position + 1)
+                view.pending -= 1
+            elif message.lease is None:
+                _stop_waiting(view, position, message)
+                view.pending -= 1
+            else:
+                _leave(view, message.lease, position)
+    _count(view, event.outcome, sum([run.length for run in event.runs]))
 
 
 def _returned(state: Partition, event: MessagesReturned, at: int, shift: int) -> None:
@@ -248,18 +305,45 @@ def _count(view: GroupView, outcome: str, count: int) -> None:
 def _wait(view: GroupView, position: int, message: Open, available_at: int, because: str) -> None:
     message.available_at, message.because = available_at, because
     insort(view.waiting, (available_at, position))
+    insort(view.places, position)
 
 
 def _stop_waiting(view: GroupView, position: int, message: Open) -> None:
     index = bisect_left(view.waiting, (message.available_at, position))
     assert view.waiting[index] == (message.available_at, position)
     del view.waiting[index]
+    del view.places[bisect_left(view.places, position)]
 
 
 def _leave(view: GroupView, lease: Lease, position: int) -> None:
     lease.positions.remove(position)
     if not lease.positions:
         del view.leases[lease.id]
+        _tidy(view)
+
+
+def _tidy(view: GroupView) -> None:
+    """Keep the first entry of `expiries` true, and few that are not."""
+    heap = view.expiries
+    while heap and not _is_true(view, heap[0]):
+        heappop(heap)
+    if len(heap) > 2 * len(view.leases) + _SLACK:
+        heap[:] = [(lease.expires_at, lease.id) for lease in view.leases.values()]
+        heapify(heap)
+
+
+def _is_true(view: GroupView, entry: tuple[int, bytes]) -> bool:
+    lease = view.leases.get(entry[1])
+    return lease is not None and lease.expires_at == entry[0]
+
+
+def _held(view: GroupView, runs: Iterable[Run]) -> Iterator[bytes]:
+    """The leases that hold messages of these runs, for each message once."""
+    for first, length, _ in runs:
+        for position in _open_between(view, first, first + length):
+            lease = view.open[position].lease
+            if lease is not None:
+                yield lease.id
 
 
 def _open_between(view: GroupView, start: int, stop: int) -> list[int]:

@@ -1,8 +1,9 @@
 """Answering questions about messages: how they are for a group, and which have a status. Pure; decides no events."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
-from queen.actors.availability import head
+from queen.actors.availability import head, oldest_waiting
 from queen.actors.decision import Decision
 from queen.actors.explaining import explain
 from queen.actors.partition_state import GroupView, Open, Partition
@@ -30,17 +31,15 @@ def census(state: Partition, command: Census, now: int, options: QueueOptions, h
 
 def progress(state: Partition, view: GroupView, options: QueueOptions, history: History) -> Progress:
     """How far a group has got."""
-    oldest = [view.open[position].pushed_at for _, position in view.waiting]
     first = head(state, view, options, history) if view.pending > len(view.waiting) else None
-    if first is not None:
-        oldest.append(first.pushed_at)
+    pushed = [oldest_waiting(view), None if first is None else first.pushed_at]
     return Progress(
         view.cursor,
         state.next_position,
         view.pending,
         view.processing,
         view.dead_letter,
-        min(oldest, default=None),
+        min((at for at in pushed if at is not None), default=None),
     )
 
 
@@ -72,13 +71,15 @@ def _candidates(
     if status == "pending" or status == "processing":
         if status == "pending":
             yield from ((position, True) for position in _stored_between(state, view.cursor, below))
-        leased = status == "processing"
-        places = [place for place, message in view.open.items() if (message.lease is not None) is leased]
-        yield from ((place, True) for place in sorted(places, reverse=True) if place < below)
+            stop = bisect_left(view.places, below)
+            yield from ((view.places[index], True) for index in range(stop - 1, -1, -1))
+        else:
+            places = [place for place, message in view.open.items() if place < below and message.lease is not None]
+            yield from ((place, True) for place in sorted(places, reverse=True))
         return
     below = min(below, view.cursor)
     if status == "completed":
-        places_before = _stored_between(state, 1, below)
+        places_before = _closed_before(state, view, below)
     else:
         places_before = history.given_up(group, status, below)
     for position in places_before:
@@ -95,6 +96,29 @@ def _stored_between(state: Partition, first: int, stop: int) -> Iterator[int]:
     while position >= first:
         yield position
         position = state.deleted.last_before(position)
+
+
+def _closed_before(state: Partition, view: GroupView, below: int) -> Iterator[int]:
+    """Stored positions below `below`, descending; of open messages that stand side by side, only the first."""
+    position = state.deleted.last_before(below)
+    while position >= 1:
+        message = view.open.get(position)
+        if message is not None:
+            position = _block_start(view, message, position)
+        yield position
+        position = state.deleted.last_before(position)
+
+
+def _block_start(view: GroupView, message: Open, position: int) -> int:
+    """The first of the positions that end with `position` without a gap, all of them of one lease or all waiting. May
+    say `position` itself where there are more: an acknowledgement has left a gap in the lease."""
+    if message.lease is not None:
+        held = message.lease.positions
+        first = min(held)
+        return first if max(held) == position and position - first + 1 == len(held) else position
+    index = bisect_left(view.places, position)
+    # Up to here, places minus their indexes grow where there is a gap, and nowhere else.
+    return view.places[bisect_left(range(index), position - index, key=lambda each: view.places[each] - each)]
 
 
 def _glance(state: Partition, view: GroupView, group: int, position: int, history: History) -> Glance | None:

@@ -15,6 +15,8 @@ class RangeSet:
         self._stops = [stop for _, stop in ranges or ()]
 
     def __contains__(self, number: int) -> bool:
+        if not self._starts:
+            return False
         index = bisect_right(self._starts, number) - 1
         return index >= 0 and number < self._stops[index]
 
@@ -84,3 +86,7 @@ class RangeSet:
             end = min(stop, self._starts[index]) if index < len(self._starts) else stop
             yield position, end
             position = self.skip(end)
+
+
+NO_RANGES = RangeSet()
+"""The empty set that all share who hold none of their own; nothing is ever added to it."""

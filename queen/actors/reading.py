@@ -7,7 +7,7 @@ from queen.actors.core import Core
 from queen.actors.mailbox import Granted
 from queen.history import Place, PushedRun
 from queen.messages import Message
-from queen.names import generated_transaction_id, message_id, uuid_text, uuid_texts
+from queen.names import message_id, uuid_pairs, uuid_text
 from queen.replies import Grant
 
 
@@ -17,44 +17,46 @@ def read_granted(core: Core, granted: list[Granted], group: str | None) -> Itera
     Raises `SealBroken` for one that does not open."""
     shift = core.clock.shift()
     for slot, grant in granted:
-        options = slot.queue.options
-        lease = uuid_text(int.from_bytes(grant.lease))
-        partition_id = uuid_text(int.from_bytes(slot.id))
+        queue, partition, options = slot.queue.name, slot.name, slot.queue.options
+        lease, partition_id = uuid_text(int.from_bytes(grant.lease)), uuid_text(int.from_bytes(slot.id))
+        locked_at, expires_at = grant.leased_at + shift, grant.expires_at + shift
         for run, retry_counts in _by_record(core, slot, grant):
             record = core.records.read(run.seq)
             pushed = record.pushed
             assert pushed is not None, "a run points at its record"
             base = int.from_bytes(pushed.base)
-            indexes = [position - run.first for position, _ in retry_counts]
-            ids = uuid_texts(message_id(base, index) for index in indexes)
-            names = uuid_texts(generated_transaction_id(base, index) for index in indexes)
-            for (position, retry_count), index, id, generated in zip(retry_counts, indexes, ids, names, strict=True):
+            ids = [message_id(base, position - run.first) for position, _ in retry_counts]
+            texts = uuid_pairs(ids)
+            delivered: list[tuple[str, Place]] = []
+            for (position, retry_count), number, (id, generated) in zip(retry_counts, ids, texts, strict=True):
+                index = position - run.first
                 payload = record.payload(index)
                 if payload is None or position in slot.deleted:
                     continue
                 if pushed.key is not None:
-                    payload = core.ring.open(pushed.key, payload, message_id(base, index))
+                    payload = core.ring.open(pushed.key, payload, number)
                 given = pushed.transaction_ids[index] if pushed.transaction_ids else None
                 name = generated if given is None else given
-                core.projections.delivered(name, Place(slot.number, position, message_id(base, index)))
+                delivered.append((name, Place(slot.number, position, number)))
                 yield Message(
                     id=id,
                     transaction_id=name,
-                    queue=slot.queue.name,
-                    partition=slot.name,
+                    queue=queue,
+                    partition=partition,
                     partition_id=partition_id,
                     payload=payload,
                     retry_count=retry_count,
                     priority=options.priority,
                     created_at=run.shown_at,
-                    locked_at=grant.leased_at + shift,
+                    locked_at=locked_at,
                     lease_id=lease,
-                    lease_expires_at=grant.expires_at + shift,
+                    lease_expires_at=expires_at,
                     consumer_group=group,
                     trace_id=pushed.trace_ids[index] if pushed.trace_ids else None,
                     lease_time=options.lease_time,
                     retry_limit=options.retry_limit,
                 )
+            core.projections.delivered(delivered)
 
 
 def _by_record(core: Core, slot: Slot, grant: Grant) -> Iterator[tuple[PushedRun, list[tuple[int, int]]]]:

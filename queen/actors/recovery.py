@@ -11,15 +11,22 @@ import structlog
 import trio
 
 from queen.actors import catalogue_state
-from queen.actors.availability import blocked, next_deadline, offer
+from queen.actors.availability import timeless
 from queen.actors.catalogue_state import Slot
 from queen.actors.core import Core
 from queen.actors.keeper import KEYS, NUMBERS, SLICE
 from queen.actors.partition import forget_groups
 from queen.actors.partition_state import Partition, evolve
 from queen.actors.residents import Residents
-from queen.actors.router import Router
-from queen.actors.snapshots import CHECKPOINT, VERSION, Checkpoint, partition_row, read_partition, read_queue
+from queen.actors.snapshots import (
+    CHECKPOINT,
+    VERSION,
+    Checkpoint,
+    partition_row,
+    read_queue,
+    read_summary,
+    unpack_partition,
+)
 from queen.actors.statistics import MINUTES
 from queen.errors import ChainBroken
 from queen.events import PartitionCreated, QueueDeleted
@@ -41,10 +48,9 @@ _BREATH = 256
 class Recovery:
     """Brings one incarnation from nothing to the state that the journal tells of."""
 
-    def __init__(self, core: Core, house: Residents, router: Router) -> None:
+    def __init__(self, core: Core, house: Residents) -> None:
         self._core = core
         self._house = house
-        self._router = router
         self._states: dict[int, tuple[Partition, int]] = {}
 
     async def run(self) -> None:
@@ -117,23 +123,39 @@ class Recovery:
         for partition in sorted(touched):
             row = self._core.journal.get(Table.PARTITIONS, u64(partition))
             if row is not None:
-                self._read_partition(partition, _checked(Table.PARTITIONS, row))
+                self._read_partition(partition, row)
 
     async def _read_others(self) -> None:
-        """Slots of all the other partitions; their states stay on disk."""
-        for count, (key, values) in enumerate(self._rows(Table.PARTITIONS)):
+        """Slots of all the other partitions; their states stay on disk, and most are not even looked at."""
+        catalogue = self._core.catalogue
+        for count, (key, row) in enumerate(self._scan(Table.PARTITIONS)):
             if count % _BREATH == 0:
                 await trio.lowlevel.checkpoint()
-            if key not in self._core.catalogue.slots:
-                slot = self._read_partition(key, values)
-                if slot is None:
-                    self._core.gone_partitions.add(key)  # its queue's deletion was cut off half way
-                else:
-                    state, _ = self._states.pop(key)
+            partition = number(key)
+            if partition in catalogue.slots:
+                continue
+            summary = read_summary(row)
+            if summary.seq > self._core.moment:
+                self._core.changed_partitions.add(partition)
+            queue = catalogue.numbers.get(summary.queue)
+            if queue is None:
+                self._core.gone_partitions.add(partition)  # its queue's deletion was cut off half way
+            elif summary.head_at is None or not timeless(queue.options):
+                slot = self._read_partition(partition, row)
+                if slot is not None:
+                    state, _ = self._states.pop(partition)
                     self._announce(slot, state)
+                    slot.rest()
+            else:
+                slot = Slot(partition, queue, summary.id, summary.name, summary.created_at)
+                catalogue.add_slot(slot)
+                slot.tell(summary.counts, summary.cursor)
+                slot.rest()
+                if summary.head_at:
+                    self._house.router.begin_with(slot, summary.head_at)
 
-    def _read_partition(self, key: int, values: list[Any]) -> Slot | None:
-        seq, queue_number, id, name, created_at, state = read_partition(key, values)
+    def _read_partition(self, key: int, row: bytes) -> Slot | None:
+        seq, queue_number, id, name, created_at, state = unpack_partition(key, row)
         queue = self._core.catalogue.numbers.get(queue_number)
         if queue is None:
             return None
@@ -222,16 +244,10 @@ class Recovery:
             self._core.journal.commit(self._core.journal.head, (), rows[start : start + SLICE])
 
     def _announce(self, slot: Slot, state: Partition) -> None:
-        options, history = slot.queue.options, self._core.projections.history(slot.number)
         forget_groups(state, slot.queue)
         view = state.groups[DEFAULT_GROUP]
         slot.tell(view.counts, view.cursor)
-        now = self._core.clock.now()
-        found = offer(state, DEFAULT_GROUP, options, history)
-        held = blocked(state, DEFAULT_GROUP, options, history) if found is None or found.ready_at > now else None
-        if found is not None or held is not None:
-            self._router.offer(slot, DEFAULT_GROUP, found, held)
-        self._router.deadline(slot, next_deadline(state, options, history))
+        self._house.speak_for(slot, state, DEFAULT_GROUP)
         for view in state.groups.values():
             for lease in view.leases:
                 self._house.leases[lease] = slot

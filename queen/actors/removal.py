@@ -15,10 +15,11 @@ async def delete_queue(engine: Engine, name: str, caller: Caller) -> None:
     core = engine.core
     queue = core.catalogue.queues.get(name)
     if queue is None:
-        raise NotFound(f"there is no queue '{name}'")
+        raise await engine.durable(NotFound(f"there is no queue '{name}'"))
     core.record_catalogue(QueueDeleted(queue.number), caller)
     engine.house.evict(queue)
     engine.router.forget(queue)
+    engine.house.ticker.forget(queue)
     await engine.durable(None)
 
 
@@ -31,7 +32,8 @@ async def delete_group(engine: Engine, name: str, wanted: str | None, caller: Ca
         queue for queue in core.catalogue.queues.values() if name in queue.groups and wanted in (None, queue.name)
     ]
     if not queues:
-        raise NotFound(f"there is no consumer group '{name}'{'' if wanted is None else f' in queue {wanted!r}'}")
+        where = "" if wanted is None else f" in queue {wanted!r}"
+        raise await engine.durable(NotFound(f"there is no consumer group '{name}'{where}"))
     for queue in queues:
         group = queue.groups[name]
         if group.recorded:

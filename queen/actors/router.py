@@ -1,13 +1,14 @@
-"""The router actor: fans pops across partitions, parks those that find nothing, and owns the heap of deadlines.
+"""The router actor: fans pops across partitions, and parks those that find nothing.
 
 Everything reaches it through its inbox: pops, what partitions say of themselves, what became of a pop that was
-sent to one. It never waits for an answer and never polls: it sleeps until its inbox fills or a deadline comes.
+sent to one. It never waits for an answer and never polls: it sleeps until its inbox fills or an offer becomes ready.
 A pop is parked in the same step that finds nothing, so no wake-up falls between.
 """
 
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import trio
@@ -15,52 +16,41 @@ import trio
 from queen.actors.availability import Offer
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.core import Core
+from queen.actors.introduction import Introduction
 from queen.actors.lines import Line, Timers
 from queen.actors.mailbox import Granted, Part, PopRequest, Work
 from queen.actors.offers import Offers
 from queen.actors.residents import Residents
+from queen.actors.ticker import Ticker
 from queen.actors.waiting import Waiting
-from queen.commands import Pop, Tick
+from queen.commands import Pop
 from queen.errors import QueenError, QueueGone, ShuttingDown
-from queen.messages import Caller
-from queen.names import SECOND
+from queen.names import DEFAULT_GROUP, SECOND
 from queen.options import STRICT
 from queen.replies import Grant, Nothing
 
 INBOX_STEPS = 256
-"""Messages handled before others may run."""
-TICKS_AT_ONCE = 8
-"""The same for deadlines: each may mean a millisecond of work for a partition, and many come at one instant."""
-ROUNDS = 128
-"""How often a pop that can't wait is served again while deadlines that have come are still to be met."""
+"""Messages handled, and offers that become ready, before others may run."""
 LETS_PASS = 32
 """Parked pops that one that can't wait lets go first; with more of them, it would flood the partition's mailbox."""
-_SERVER = Caller("server")
-_NOTHING = Nothing()
-
-
-class _Round:
-    """Ticks that partitions have been sent and not carried out yet, and the pops that wait for them."""
-
-    def __init__(self) -> None:
-        self.left = 0
-        self.requests: list[PopRequest] = []
 
 
 class Router:
     """See the module."""
 
-    def __init__(self, core: Core, house: Residents) -> None:
+    def __init__(self, core: Core, house: Residents, ticker: Ticker) -> None:
         self._core = core
         self._house = house
+        self._ticker = ticker
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = trio.Event()
         self._offers = Offers(core, house)
+        self._introductions = self._offers.introductions
         self._waiting = Waiting()
-        self._timers = Timers()
+        self._timers: Timers[tuple[Slot, int]] = Timers()
         self._tickets = 0
+        self._early: list[PopRequest] = []
         self._closing = False
-        self._round = _Round()
 
     @property
     def parked(self) -> int:
@@ -88,10 +78,11 @@ class Router:
         """A partition says what it has for a group, see `Line.offer`."""
         self._tell(partial(self._offered, slot, group, offer, held))
 
-    def deadline(self, slot: Slot, at: int | None) -> None:
-        """A partition says when time changes something in it."""
-        if at is not None:
-            self._tell(partial(self._timers.set, (slot, None), at))
+    def begin_with(self, slot: Slot, head_at: int) -> None:
+        """At the start: the partition has something for the default group, the oldest of it pushed at `head_at`."""
+        line = self._offers.known(slot.queue, DEFAULT_GROUP)
+        assert line is not None, "the default group is always known"
+        line.add_ready(slot, head_at)
 
     def reconsider(self, queue: Queue) -> None:
         """The queue's options have changed: every partition with something in it is to speak again (T5)."""
@@ -101,7 +92,12 @@ class Router:
         """The queue, or one of its groups, is gone. Whoever is parked stays so, by name (O2)."""
         self._offers.drop(queue, group)
         if group is None:
-            self._timers.drop(queue)
+            for known in queue.groups.values():
+                self._timers.drop((slot, known.number) for slot in queue.slots.values())
+
+    def forget_unasked(self) -> None:
+        """Let go of groups that nobody has asked for since the last time."""
+        self._tell(self._offers.forget_unasked)
 
     def close(self) -> None:
         """Answer every parked pop with nothing, and park no more."""
@@ -115,23 +111,25 @@ class Router:
                 if not self._inbox:
                     break
                 self._inbox.popleft()()
-            self._run_timers()
-            if self._inbox:
+            if self._introductions:
+                self._tell(partial(self._introduced, *self._introductions.step()))
+            if self._meet_ready() or self._inbox:
                 await trio.lowlevel.checkpoint()
             else:
                 await self._sleep()
 
-    def _run_timers(self) -> bool:
-        """Meet deadlines that have come, up to a limit of those that mean work; whether there were any."""
+    def _meet_ready(self) -> bool:
+        """See to offers that have become ready, up to a limit; whether there are more."""
         now = self._core.clock.now()
-        met, ticks = False, 0
-        for slot, group in self._timers.due(now):
+        for slot, group in islice(self._timers.due(now), INBOX_STEPS):
             self._time_for(slot, group, now)
-            met = True
-            ticks += group is None
-            if ticks == TICKS_AT_ONCE:
-                break
-        return met
+        if self._timers.is_due(now):
+            return True
+        early, self._early = self._early, []
+        for request in early:
+            if not self._ticker.ask(partial(self._tell, partial(self._serve, request))):
+                self._serve(request)
+        return False
 
     def _tell(self, step: Callable[[], Any]) -> None:
         self._inbox.append(step)
@@ -159,12 +157,9 @@ class Router:
         if request.abandoned:
             self._release(request)
             return
-        known = len(self._offers)
         slot = self._offers.choose(request)
-        if len(self._offers) > known:
-            # Partitions were asked for the first time; what they say stands in the inbox in front of this, and may be
-            # better than what was found (O4).
-            self._tell(partial(self._serve, request))
+        if isinstance(slot, Introduction):
+            self._introduce(request, slot)
             return
         if slot is None and not request.granted and not request.wait:
             slot = self._offers.in_between(request)
@@ -177,21 +172,41 @@ class Router:
         elif not self._await_ticks(request):
             request.reply.set(self._offers.held(request))
 
-    def _await_ticks(self, request: PopRequest) -> bool:
-        """Whether the pop is to be served again when the partitions have done what is due now: it is not to find
-        nothing because a lease or a delay that is over has not been looked at yet (L5). Once, or, where much is due,
-        a few times."""
-        met = self._run_timers()
-        if request.ticked >= ROUNDS or not (met or self._round.left):
-            return False
-        due = self._timers.next()
-        more = due is not None and due <= self._core.clock.now()
-        request.ticked = request.ticked + 1 if more else ROUNDS
-        if self._round.left:
-            self._round.requests.append(request)
-            self._round = _Round()
+    def _introduce(self, request: PopRequest, introduction: Introduction) -> None:
+        """Let the pop wait until its group has been introduced to what it asks for."""
+        if self._closing:
+            request.reply.set(self._offers.held(request))
+        elif request.scope.partition is not None:
+            request.introduced = True
+            self._house.introduce(introduction.queue.slots[request.scope.partition], introduction.group)
+            self._tell(partial(self._serve, request))  # behind what the partition says
+        elif introduction.long and request.wait and not request.granted:
+            self._waiting.park(request)
         else:
-            self._tell(partial(self._serve, request))
+            introduction.askers.append(request)
+
+    def _introduced(self, askers: list[PopRequest], over: Introduction | None) -> None:
+        """Carried out behind what the partitions said that were asked last."""
+        line = self._offers.known(over.queue, over.group) if over is not None else None
+        if line is not None and line.introduction is over:
+            line.introduction = None
+        for request in askers:
+            self._serve(request)
+
+    def _await_ticks(self, request: PopRequest) -> bool:
+        """Whether the pop is to be served again, once, when partitions have done what is due now: it is not to find
+        nothing because a lease or a delay that is over has not been looked at yet (L5)."""
+        if request.ticked:
+            return False
+        request.ticked = True
+        if self._timers.is_due(self._core.clock.now()):
+            self._early.append(request)
+            return True
+        again = partial(self._tell, partial(self._serve, request))
+        if not self._ticker.ask(again):
+            if not self._inbox:
+                return False
+            again()  # behind what partitions have said a moment ago: they may have ticked already
         return True
 
     def _queue_up(self, request: PopRequest, slot: Slot) -> None:
@@ -306,61 +321,34 @@ class Router:
         if request is not None:
             self._send(request, slot)
 
-    def _time_for(self, slot: Slot, group: int | None, now: int) -> None:
-        if slot.number not in self._core.catalogue.slots:
-            return
-        if group is None:
-            self._tick(slot)
-            return
-        line = self._offers.known(slot.queue, group)
-        offer = line.offers.get(slot) if line is not None else None
+    def _time_for(self, slot: Slot, group: int, now: int) -> None:
+        line = self._offers.known(slot.queue, group) if slot.number in self._core.catalogue.slots else None
+        offer = line.expected(slot) if line is not None else None
         if line is None or offer is None:
             return
         if offer.ready_at > now:
             self._timers.set((slot, group), offer.ready_at)
-        elif not line.is_ready(slot):
+        else:
             self._ready(line, slot, group)
-
-    def _tick(self, slot: Slot) -> None:
-        ticked = self._round
-
-        def decided(replies: list[Any] | None, error: BaseException | None) -> None:
-            self._tell(partial(self._ticked, ticked))
-
-        try:
-            self._house.awake(slot).put(Work((Part(slot, Tick()),), _SERVER, decided=decided))
-        except QueenError:
-            return  # a full mailbox ticks with its next command, and sets the next deadline then
-        ticked.left += 1
-
-    def _ticked(self, ticked: "_Round") -> None:
-        ticked.left -= 1
-        if not ticked.left:
-            requests, ticked.requests = ticked.requests, []
-            for request in requests:
-                self._serve(request)
 
     def _reconsider(self, queue: Queue) -> None:
         if queue.number not in self._core.catalogue.numbers:
             return
         self._meet_parked(next(iter(queue.slots.values())))  # its namespace and task may be others
         if queue.options.retention_enabled:
-            concerned = set(queue.slots.values())
-        else:
-            concerned = self._house.awake_in(queue)
-            for group in queue.groups.values():
-                line = self._offers.known(queue, group.number)
-                if line is not None:
-                    concerned |= line.known()
-        # As deadlines, which are met at a bounded pace: there may be very many.
-        now = self._core.clock.now()
-        for slot in sorted(concerned, key=_number):
-            self._timers.set((slot, None), now)
+            self._ticker.visit(list(queue.slots.values()))
+            return
+        concerned = dict.fromkeys(self._house.awake_in(queue))
+        for group in queue.groups.values():
+            line = self._offers.known(queue, group.number)
+            if line is not None:
+                concerned.update(dict.fromkeys(line.known()))
+        self._ticker.visit(concerned)
 
     def _meet_parked(self, slot: Slot) -> None:
         """Pops of groups that nobody asked this queue for may have waited for it to appear (O2, G2, C2)."""
         queue = slot.queue
-        for name in self._waiting.groups():
+        for name in self._waiting.groups(queue.name, slot.name, queue.namespace, queue.task):
             group = queue.groups.get(name)
             if group is None or self._offers.known(queue, group.number) is None:
                 request = self._waiting.peek(queue.name, slot.name, queue.namespace, queue.task, name)
@@ -368,7 +356,7 @@ class Router:
                     self._offers.line(queue, request)
 
     def _drain(self) -> None:
-        for request in self._waiting.drain():
+        for request in [*self._waiting.drain(), *self._introductions.drain()]:
             request.reply.set(self._offers.held(request))
 
 
@@ -377,7 +365,3 @@ def _name(queue: Queue, number: int) -> str | None:
         return None
     group = queue.groups.numbered(number)
     return None if group is None else group.name
-
-
-def _number(slot: Slot) -> int:
-    return slot.number

@@ -22,18 +22,27 @@ class AckPlan:
         self._core = core
         self._results: list[Settlement | None] = [None] * len(entries)
         self._gathered: dict[tuple[Slot, int], list[tuple[int, AckEntry]]] = {}
-        leases: dict[str, bytes] = {}
+        # A delivery is acknowledged together: few partitions, groups and leases among many entries.
+        leases: dict[str | None, bytes | None] = {None: None}
+        lists: dict[tuple[int, str | None], list[tuple[int, AckEntry]]] = {}
+        find = core.projections.find
         for index, entry in enumerate(entries):
-            found = _locate(core, entry)
-            if isinstance(found, Settlement):
-                self._results[index] = found
-            else:
-                slot, group, position = found
-                lease = None if entry.lease_id is None else leases.get(entry.lease_id)
-                if lease is None and entry.lease_id is not None:
-                    lease = leases[entry.lease_id] = lease_bytes(entry.lease_id)
-                command = AckEntry(position, entry.status, _kept(entry.error), lease)
-                self._gathered.setdefault((slot, group), []).append((index, command))
+            place = find(entry.transaction_id)
+            if place is None:
+                self._results[index] = _not_found(entry)
+                continue
+            listed = lists.get((place.partition, entry.consumer_group))
+            if listed is None:
+                slot = core.catalogue.slots[place.partition]
+                group = slot.queue.groups.get(entry.consumer_group)
+                if group is None:
+                    self._results[index] = Settlement("conflict", error="the queue has no such consumer group")
+                    continue
+                listed = lists[place.partition, entry.consumer_group] = self._gathered[slot, group.number] = []
+            if entry.lease_id not in leases and entry.lease_id is not None:
+                leases[entry.lease_id] = lease_bytes(entry.lease_id)
+            error = entry.error if entry.error is None else _kept(entry.error)
+            listed.append((index, AckEntry(place.position, entry.status, error, leases[entry.lease_id])))
 
     def parts(self) -> list[Part]:
         """The commands."""
@@ -63,15 +72,8 @@ class AckPlan:
         return settlements
 
 
-def _locate(core: Core, entry: Acknowledgement) -> tuple[Slot, int, int] | Settlement:
-    place = core.projections.find(entry.transaction_id)
-    if place is None:
-        return Settlement("not_found", error=f"there is no message of transactionId {entry.transaction_id!r}")
-    slot = core.catalogue.slots[place.partition]
-    group = slot.queue.groups.get(entry.consumer_group)
-    if group is None:
-        return Settlement("conflict", error="the queue has no such consumer group")
-    return slot, group.number, place.position
+def _not_found(entry: Acknowledgement) -> Settlement:
+    return Settlement("not_found", error=f"there is no message of transactionId {entry.transaction_id!r}")
 
 
 def lease_bytes(lease_id: str) -> bytes:
@@ -80,6 +82,6 @@ def lease_bytes(lease_id: str) -> bytes:
     return b"" if number is None else number.to_bytes(16)
 
 
-def _kept(error: str | None) -> str | None:
+def _kept(error: str) -> str:
     """The error, or as much of its beginning as is kept. A failure is not refused because it says a lot."""
-    return error if error is None or len(error) <= MAX_ERROR else error[: MAX_ERROR - 1] + "…"
+    return error if len(error) <= MAX_ERROR else error[: MAX_ERROR - 1] + "…"

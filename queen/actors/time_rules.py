@@ -1,6 +1,6 @@
 """Deciding what time has brought: ended leases (L5), ttl (T1), retention (T4). Pure.
 
-One `Tick` decides one kind of thing, for a bounded number of messages; the shell ticks again while a deadline
+One `Tick` decides one kind of thing, for a bounded number of messages; the ticker ticks again while a deadline
 has passed, so that nobody waits long for a mass of messages that end together.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from queen.actors.ack_rules import Outcomes
 from queen.actors.availability import fresh
 from queen.actors.decision import Decision, runs_of
-from queen.actors.partition_state import GroupView, Open, Partition
+from queen.actors.partition_state import GroupView, Open, Partition, ended_leases
 from queen.events import Event, MessagesDeleted, MessagesSettled, Outcome, SettledCount
 from queen.history import History
 from queen.names import DEFAULT_GROUP, SECOND
@@ -38,9 +38,9 @@ def _end_leases(state: Partition, now: int, options: QueueOptions) -> list[Event
     count = 0
     for group, view in state.groups.items():
         outcomes = Outcomes(group, now, options)
-        for lease in view.leases.values():
-            if lease.expires_at > now or count >= TICK_LIMIT:
-                continue
+        for lease in ended_leases(view, now):
+            if count >= TICK_LIMIT:
+                break
             count += len(lease.positions)
             for position in lease.positions:
                 outcomes.fail(position, view.open[position], None, "lease expired", delayed=False)
@@ -135,11 +135,12 @@ def _pending_before(
 ) -> Iterator[tuple[int, Open]]:
     """Pending messages pushed at or before `pushed_by`, in order of position, up to `limit`."""
     left = limit
-    for position in sorted(position for _, position in view.waiting):
+    for position in view.places:
         message = view.open[position]
-        if message.pushed_at <= pushed_by and left:
-            left -= 1
-            yield position, message
+        if message.pushed_at > pushed_by or not left:
+            break
+        left -= 1
+        yield position, message
     for candidate in fresh(state, view, options, history):
         if candidate.pushed_at > pushed_by or not left:
             return

@@ -1,6 +1,5 @@
 """Parked pops, first come first served (O5). Pure."""
 
-from collections import Counter
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
@@ -24,11 +23,12 @@ class Waiting:
 
     def __init__(self) -> None:
         self._lines: dict[Key, _Line] = {}
-        self._groups: Counter[str | None] = Counter()
+        self._groups: dict[Scope, dict[str | None, None]] = {}
+        self._live = 0
         self._entries = 0
 
     def __len__(self) -> int:
-        return sum(line.live for line in self._lines.values())
+        return self._live
 
     def park(self, request: PopRequest) -> None:
         """Let the request wait, at its ticket's place."""
@@ -37,7 +37,8 @@ class Waiting:
         request.parked = self._entries
         heappush(line.heap, (request.ticket, request.parked, request))
         line.live += 1
-        self._groups[request.group] += 1
+        self._live += 1
+        self._groups.setdefault(request.scope, {})[request.group] = None
 
     def first(
         self, queue: str, partition: str, namespace: str | None, task: str | None, group: str | None
@@ -59,9 +60,12 @@ class Waiting:
                 best = head
         return best
 
-    def groups(self) -> set[str | None]:
-        """The consumer groups that anybody waits for."""
-        return set(self._groups)
+    def groups(self, queue: str, partition: str, namespace: str | None, task: str | None) -> set[str | None]:
+        """The consumer groups that anybody waits for who would take from this partition."""
+        found: set[str | None] = set()
+        for scope in _scopes(queue, partition, namespace, task):
+            found.update(self._groups.get(scope, ()))
+        return found
 
     def leave(self, request: PopRequest) -> None:
         """The request waits no longer. Nothing happens where it does not wait."""
@@ -71,11 +75,13 @@ class Waiting:
         key = request.scope, request.group
         line = self._lines[key]
         line.live -= 1
-        self._groups[request.group] -= 1
-        if not self._groups[request.group]:
-            del self._groups[request.group]
+        self._live -= 1
         if not line.live:
             del self._lines[key]
+            groups = self._groups[request.scope]
+            del groups[request.group]
+            if not groups:
+                del self._groups[request.scope]
         elif len(line.heap) > 2 * line.live + _SLACK:
             line.heap = [entry for entry in line.heap if _waits(entry)]
             heapify(line.heap)
@@ -85,6 +91,7 @@ class Waiting:
         entries = sorted(entry for line in self._lines.values() for entry in line.heap if _waits(entry))
         self._lines.clear()
         self._groups.clear()
+        self._live = 0
         for _, _, request in entries:
             request.parked = 0
         return [request for _, _, request in entries]

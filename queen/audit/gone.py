@@ -1,11 +1,11 @@
 """Which messages are deleted by now: their payloads are shown by no tool, also before they are erased (R5)."""
 
 from queen.actors.ranges import RangeSet
-from queen.actors.snapshots import read_partition
+from queen.actors.snapshots import unpack_partition
 from queen.audit.index import checkpoint
 from queen.audit.reading import Past
 from queen.events import MessagesDeleted, PartitionCreated, QueueDeleted
-from queen.store.format import Record, unpack, unpack_row
+from queen.store.format import Record, unpack
 from queen.store.journal import Table
 from queen.store.keys import u64
 
@@ -37,7 +37,7 @@ class Gone:
             if row is None:
                 self._deleted[partition] = None
             else:
-                _, queue, _, _, _, state = read_partition(partition, unpack_row(row))
+                _, queue, _, _, _, state = unpack_partition(partition, row)
                 self._queues[partition] = queue
                 self._deleted[partition] = state.deleted
         return self._deleted[partition]

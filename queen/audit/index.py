@@ -44,10 +44,10 @@ class Pushed(NamedTuple):
 
 def checkpoint(past: Past) -> int:
     """Up to which record the projections can be trusted; 0 where they can't be at all."""
-    row = past.get(Table.META, CHECKPOINT)
-    if row is None:
-        return 0
     try:
+        row = past.get(Table.META, CHECKPOINT)
+        if row is None:
+            return 0
         found = Checkpoint(*unpack_row(row))
         if found.version == VERSION and found.seq and digest_of(read(past, found.seq)) == found.digest:
             return found.seq

@@ -5,12 +5,22 @@ from typing import Any, Final
 
 from queen.actors.catalogue_state import Slot
 from queen.actors.partition_state import Partition
-from queen.actors.snapshots import VERSION, partition_row, queue_row
+from queen.actors.snapshots import (
+    CHECKPOINT,
+    VERSION,
+    Checkpoint,
+    Summary,
+    partition_row,
+    queue_row,
+    read_summary,
+    without_summary,
+)
 from queen.audit.findings import Findings
-from queen.audit.index import checkpoint
+from queen.audit.index import checkpoint, pushed_run
 from queen.audit.reading import Past
 from queen.audit.world import World
 from queen.errors import Corrupt
+from queen.names import DEFAULT_GROUP
 from queen.store import keys
 from queen.store.format import Record, unpack_row
 from queen.store.journal import Change, Table
@@ -38,11 +48,21 @@ class Comparison:
         self._settled: dict[bytes, bytes] = {}
         self._given_up: set[bytes] = set()
         self._expected: dict[Table, int] = dict.fromkeys(_COUNTED, 0)
-        self._snapshots = {keys.number(key): row[1] for key, row in self._rows(Table.PARTITIONS)}
         self._first: dict[int, int] = {}
         self._compared: set[int] = set()
+        self._told: set[Table] = set()
         self._kept = 0
         self.rows = 0
+        self._snapshots = {keys.number(key): found.seq for key, found in self._summaries()}
+
+    def _check_checkpoint(self) -> None:
+        """A young store has none yet, and that of another Queen is no fault: its next start makes the tables anew."""
+        value = self._get(Table.META, CHECKPOINT)
+        if value is None or self.checkpoint:
+            return
+        row = _unpacked(value)
+        if row is None or len(row) < len(Checkpoint._fields) or row[-1] == VERSION:
+            self._fault(Table.META, "has a checkpoint that is not this journal's")
 
     def take(self, record: Record, world: World) -> None:
         """Look at what the tables should hold of a record."""
@@ -57,14 +77,15 @@ class Comparison:
             self._compare_snapshots(slot, world.states[record.partition], record.seq)
 
     def finish(self, world: World) -> None:
-        """Everything that can only be known in the end."""
+        """Everything that can only be known in the end, and of a journal that is whole."""
+        self._check_checkpoint()
         if not self.checkpoint:
             return
         self._compare_tail()
         for key, expected in self._settled.items():
             self._compare_settled(key, expected)
         for key in self._given_up:
-            if self._past.get(Table.GIVEN_UP, key) is None:
+            if self._get(Table.GIVEN_UP, key) is None:
                 self._fault(Table.GIVEN_UP, "lacks a message that was given up", keys.read_given_up(key))
         for table in _COUNTED:
             found = sum(1 for key, value in self._all(table) if _seq_of(table, key, value) <= self.checkpoint)
@@ -78,19 +99,19 @@ class Comparison:
             if queue is not None and row[1] == queue.seq and queue_row(queue) != row:
                 self._fault(Table.QUEUES, f"says something else of queue {queue.name!r} than the records do")
         for queue in world.catalogue.queues.values():
-            if queue.seq <= self.checkpoint and self._past.get(Table.QUEUES, keys.u64(queue.number)) is None:
+            if queue.seq <= self.checkpoint and self._get(Table.QUEUES, keys.u64(queue.number)) is None:
                 self._fault(Table.QUEUES, f"lacks queue {queue.name!r}")
 
     def _finish_snapshots(self, world: World) -> None:
         """Those that no record has led to: missing, or of some other partition."""
         for number, slot in world.catalogue.slots.items():
             if number not in self._compared and self._first.get(number, self.checkpoint + 1) <= self.checkpoint:
-                row = _unpacked(self._past.get(Table.PARTITIONS, keys.u64(number)))
-                if row is None:
-                    self._fault(Table.PARTITIONS, f"lacks {slot.queue.name}/{slot.name}")
-                elif row[1] <= self.checkpoint:
-                    where = f"{slot.queue.name}/{slot.name}"
-                    self._fault(Table.PARTITIONS, f"says of {where} what none of its records says", seq=row[1])
+                where = f"{slot.queue.name}/{slot.name}"
+                summary = _summary(self._get(Table.PARTITIONS, keys.u64(number)))
+                if summary is None:
+                    self._fault(Table.PARTITIONS, f"lacks {where}")
+                elif summary.seq <= self.checkpoint:
+                    self._fault(Table.PARTITIONS, f"says of {where} what none of its records says", seq=summary.seq)
 
     def _finish_moments(self) -> None:
         rows = map(read_row_key, (key for key, _ in self._all(Table.MOMENTS)))
@@ -112,13 +133,13 @@ class Comparison:
                 self._compare_row(change)
 
     def _compare_row(self, change: Change) -> None:
-        found = self._past.get(change.table, change.key)
+        found = self._get(change.table, change.key)
         if found != change.value:
             seq = _seq_of(change.table, change.key, change.value or b"")
             self._fault(change.table, "lacks a row" if found is None else "has a wrong row", seq=seq)
 
     def _compare_settled(self, key: bytes, expected: bytes) -> None:
-        found = self._past.get(Table.SETTLED, key)
+        found = self._get(Table.SETTLED, key)
         if found == expected:
             return
         if found is None:
@@ -133,18 +154,36 @@ class Comparison:
 
     def _compare_snapshots(self, slot: Slot, state: Partition, seq: int) -> None:
         """The partition's row, if it goes up to this very record, and one that was kept of this record."""
-        kept = self._past.get(Table.MOMENTS, row_key(slot.number, seq))
+        kept = self._get(Table.MOMENTS, row_key(slot.number, seq))
         if kept is not None:
             self._kept += 1
             self._compare_state(Table.MOMENTS, kept, slot, state, seq)
         if self._snapshots.get(slot.number) == seq:
-            value = self._past.get(Table.PARTITIONS, keys.u64(slot.number))
-            row = _unpacked(value)
-            if value is not None and row is not None and row[0] == VERSION:
-                self._snapshots[slot.number] = row[1]  # it may have been written anew since
-                if row[1] == seq:
+            value = self._get(Table.PARTITIONS, keys.u64(slot.number))
+            summary = _summary(value)
+            if value is not None and summary is not None:
+                self._snapshots[slot.number] = summary.seq  # it may have been written anew since
+                if summary.seq == seq:
                     self._compared.add(slot.number)
-                    self._compare_state(Table.PARTITIONS, value, slot, state, seq)
+                    self._compare_summary(summary, slot, state)
+                    self._compare_state(Table.PARTITIONS, without_summary(value), slot, state, seq)
+
+    def _compare_summary(self, summary: Summary, slot: Slot, state: Partition) -> None:
+        view = state.groups[DEFAULT_GROUP]
+        said = (summary.queue, summary.id, summary.name, summary.created_at, summary.cursor, summary.counts)
+        head = self._head_at(slot, state) if summary.head_at is not None else None
+        if (*said, summary.head_at) != (
+            *(slot.queue.number, slot.id, slot.name, slot.created_at, view.cursor, view.counts),
+            head,
+        ):
+            where = f"{slot.queue.name}/{slot.name}"
+            self._fault(Table.PARTITIONS, f"sums up {where} otherwise than the records do", seq=summary.seq)
+
+    def _head_at(self, slot: Slot, state: Partition) -> int:
+        """When the oldest pending message was pushed, of a partition in which none waits or is deleted."""
+        view = state.groups[DEFAULT_GROUP]
+        run = pushed_run(self._past, slot.number, view.cursor) if view.pending else None
+        return 0 if run is None else run.pushed_at
 
     def _compare_state(self, table: Table, value: bytes, slot: Slot, state: Partition, seq: int) -> None:
         self.rows += 1
@@ -157,6 +196,14 @@ class Comparison:
         if row != expected:
             self._fault(table, f"says something else of {slot.queue.name}/{slot.name} than the records do", seq=seq)
 
+    def _summaries(self) -> Iterator[tuple[bytes, Summary]]:
+        for key, value in self._all(Table.PARTITIONS):
+            summary = _summary(value)
+            if summary is None:
+                self._fault(Table.PARTITIONS, "has a row that can't be read")
+            else:
+                yield key, summary
+
     def _rows(self, table: Table) -> Iterator[tuple[bytes, list[Any]]]:
         for key, value in self._all(table):
             row = _unpacked(value)
@@ -165,11 +212,27 @@ class Comparison:
             else:
                 yield key, row
 
+    def _get(self, table: Table, key: bytes) -> bytes | None:
+        """The row, None where it is damaged: that is said once, and that it is lacking too."""
+        try:
+            return self._past.get(table, key)
+        except Corrupt:
+            self._damaged(table)
+            return None
+
+    def _damaged(self, table: Table) -> None:
+        if table not in self._told:
+            self._told.add(table)
+            self._fault(table, "has rows whose bytes were changed")
+
     def _all(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
         start = b""
-        while rows := self._past.scan(table, start, None, _SCAN):
-            yield from rows
-            start = rows[-1][0] + b"\0"
+        try:
+            while rows := self._past.scan(table, start, None, _SCAN):
+                yield from rows
+                start = rows[-1][0] + b"\0"
+        except Corrupt:
+            self._damaged(table)
 
     def _fault(self, table: Table, what: str, position: int | None = None, seq: int | None = None) -> None:
         more = "" if position is None else f" at position {position}"
@@ -186,6 +249,13 @@ def _seq_of(table: Table, key: bytes, value: bytes) -> int:
         return keys.read_settlement((key, value))[1]
     generated = keys.read_generated((key, value))
     return keys.read_named(key)[0] if generated is None else generated[1]
+
+
+def _summary(value: bytes | None) -> Summary | None:
+    try:
+        return None if value is None else read_summary(value)
+    except (Corrupt, ValueError):
+        return None
 
 
 def _unpacked(value: bytes | None) -> list[Any] | None:

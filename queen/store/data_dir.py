@@ -4,6 +4,7 @@
       lock          held with flock by the server; its text is the holder's process id
       FORMAT        one line, "queen 1": the version of everything below
       journal/      the LMDB environment: data.mdb, and lock.mdb for its readers
+      tokens        who may use the server, if anybody has been named (`queen.tokens`)
 
 A folder is made so that a crash at any point leaves one that the next start completes: first `journal.new`, then
 `FORMAT.new`, then both get their names, FORMAT last. Nothing that isn't understood is deleted or written over.
@@ -26,6 +27,9 @@ from queen.store.lmdb_journal import LmdbJournal
 VERSION: Final = 1
 """The version of the folder (X4): it changes with anything that an older Queen would misread."""
 
+WALKED: Final = 64 << 20
+"""Bytes of a data file up to which a start walks all its pages, half a second's work; `queen verify` walks any."""
+
 LOCK = "lock"
 _FORMAT = "FORMAT"
 _NEW_FORMAT = "FORMAT.new"
@@ -33,7 +37,8 @@ _JOURNAL = "journal"
 _NEW_JOURNAL = "journal.new"
 _RESTORING = "restoring"
 _DATA = "data.mdb"
-_UNFINISHED = frozenset({LOCK, _NEW_FORMAT, _NEW_JOURNAL})
+_TOKENS = frozenset({"tokens", "tokens.new"})  # may be there before there is anything else
+_UNFINISHED = frozenset({LOCK, _NEW_FORMAT, _NEW_JOURNAL}) | _TOKENS
 
 # LMDB 0.9's meta page on a 64-bit machine, in the machine's own byte order: page header; magic, version, address, map
 # size; the records of the free list, whose first field is the page size, and of the main database; last page,
@@ -67,7 +72,7 @@ class DataFolder:
             if not (path / _FORMAT).exists():
                 _refuse_foreign(path)
                 _create(path)
-            check(path)
+            _check_at_rest(check(path))
         except BaseException:
             folder.close()
             raise
@@ -134,6 +139,24 @@ def check_data_file(file: Path) -> None:
             raise ChainBroken(
                 f"{file} is cut off: it has {size} bytes and says itself that it has {(last_page + 1) * page_size}."
             ) from error
+
+
+def _check_at_rest(journal: Path) -> None:
+    """Refuse a data file whose own structure is damaged, so far as there is time to look: LMDB trusts it, and may then
+    leave rows out, or kill the process. Nobody else may be writing. Raises `ChainBroken`."""
+    file = journal / _DATA
+    with file.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        first = _read_meta(stream.read(_META.size))
+        assert first is not None, "checked before"
+        stream.seek(first[4])
+        second = _read_meta(stream.read(_META.size))
+        assert second is not None, "checked before"
+    # Each commit takes the older one's place. Were the newer one not recognised, the last commit would be gone.
+    if abs(first[-1] - second[-1]) != 1 and first[-1] != second[-1]:
+        raise ChainBroken(f"{file} is damaged: its meta pages are of commits {first[-1]} and {second[-1]}.")
+    if size <= WALKED:
+        check_pages(journal)
 
 
 def _read_meta(page: bytes) -> tuple[int, ...] | None:

@@ -87,7 +87,7 @@ class Record(msgspec.Struct, frozen=True, dict=True):
             part = self._parts[index]
             return part if isinstance(part, bytes) else None
         offsets = self._offsets
-        return bytes(self.payload_section[offsets[index] : offsets[index + 1]])
+        return self.payload_section[offsets[index] : offsets[index + 1]].tobytes()
 
     def payload_digests(self) -> list[bytes]:
         """The SHA-256 of every payload, also of those that are erased."""

@@ -6,7 +6,6 @@ a key of the right name is the right key.
 """
 
 import os
-import stat
 from base64 import b64decode, urlsafe_b64decode
 from binascii import Error as NotBase64
 from collections.abc import Iterator, Sequence
@@ -15,8 +14,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Self
 
-from queen.errors import Conflict, Invalid, KeyMissing, SealBroken
+from queen.errors import Invalid, KeyMissing, SealBroken
 from queen.names import message_id, uuid_text
+from queen.private import read_private, replace_private
 from queen.store.format import Record
 
 KEY_BYTES: Final = 32
@@ -26,7 +26,6 @@ OVERHEAD: Final = 28
 _NONCE = 12
 _PURPOSE = b"queen payload 1"
 _NAMING = b"queen key name 1"
-_OPEN_TO_OTHERS = stat.S_IROTH | stat.S_IWOTH | stat.S_IXOTH | stat.S_IWGRP
 
 
 class KeyRing:
@@ -51,10 +50,7 @@ class KeyRing:
     @classmethod
     def from_file(cls, path: Path) -> Self:
         """The keys in a file, which others must not be able to read. Raises `Invalid` and `OSError`."""
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_mode & _OPEN_TO_OTHERS:
-                raise Invalid(str(path), "is open to others; a key file is for its owner alone (chmod 600)")
-            content = file.read()
+        content = read_private(path)
         try:
             return cls.from_text(content.decode("ascii"), str(path))
         except UnicodeDecodeError:
@@ -129,25 +125,13 @@ def add_key(path: Path, key: str) -> None:
     """Make `key` the current one of a key file, which is made if there is none; those in it stay, to read with.
 
     Raises `Invalid` where the file is no key file, `Conflict` where somebody else is at it, `OSError`."""
-    old = ""
-    if path.exists():
-        KeyRing.from_file(path)
-        old = path.read_text()
-    # Readers see the old file or the new one, whole.
-    draft = path.with_name(path.name + ".new")
-    try:
-        with open(draft, "x", opener=_private) as file:
-            file.write(f"{key}\n{old}")
-            file.flush()
-            os.fsync(file.fileno())
-    except FileExistsError:
-        raise Conflict(f"{draft} is in the way; another change of the keys was cut off, or is under way") from None
-    draft.rename(path)
-    folder = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+
+    def with_key(old: bytes | None) -> bytes:
+        if old is not None:
+            KeyRing.from_file(path)
+        return key.encode() + b"\n" + (old or b"")
+
+    replace_private(path, with_key)
 
 
 def read_keys(text: str, where: str) -> list[bytes]:
@@ -189,7 +173,3 @@ def _key(word: str) -> bytes | None:
 
 def _bound(id: int) -> bytes:
     return _PURPOSE + id.to_bytes(16)
-
-
-def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)

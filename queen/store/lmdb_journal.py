@@ -5,7 +5,6 @@ Three kinds of named database in one environment: `journal` (number and chunk ->
 """
 
 import errno
-import os
 import struct
 import threading
 from collections.abc import Iterator, Sequence
@@ -19,8 +18,8 @@ from queen.errors import Conflict, FormatUnknown, StoreFailed, StoreFull, Unavai
 from queen.store.aside import Aside
 from queen.store.journal import Edit, Room, Table
 from queen.store.lmdb_compact import LmdbCompaction, Watch, remove_unfinished
-from queen.store.lmdb_file import open_environment, unmap_pages
-from queen.store.lmdb_rows import KEY, PAGE_HEADER, Databases, Transaction, append, databases, edit
+from queen.store.lmdb_file import disk_free, of_sound_pages, open_environment, unmap_pages
+from queen.store.lmdb_rows import KEY, PAGE_HEADER, Databases, Transaction, append, databases, edit, last_number, unseal
 
 MAP_SIZE: Final = 1 << 40
 """Address space, not disk: the file grows as it is written."""
@@ -92,10 +91,12 @@ class LmdbJournal:
     @property
     def head(self) -> int:
         """The number of the last frame, 0 for an empty journal. Read anew where somebody else is the writer."""
-        if self._readonly:
-            with self._reading() as txn:
-                return self._last(txn)
-        return self._head
+        return self._read_head() if self._readonly else self._head
+
+    @of_sound_pages
+    def _read_head(self) -> int:
+        with self._reading() as txn:
+            return last_number(txn, self._journal)
 
     @property
     def epoch(self) -> int:
@@ -174,7 +175,7 @@ class LmdbJournal:
         except lmdb.Error as error:
             full = isinstance(error, lmdb.MapFullError | lmdb.TxnFullError) or error.code in _NO_ROOM
             if error.code == errno.EIO:
-                full = self._disk_free() < 2 * size + (1 << 20)
+                full = disk_free(self._folder) < 2 * size + (1 << 20)
             if full and self._unchanged():
                 raise StoreFull("There is no room left for the journal.") from error
             self._failed = True
@@ -186,7 +187,7 @@ class LmdbJournal:
         except lmdb.Error:
             return False
         try:
-            return self._last(txn) == self._head
+            return last_number(txn, self._journal) == self._head
         finally:
             txn.abort()
 
@@ -198,6 +199,7 @@ class LmdbJournal:
 
     # -- reading ------------------------------------------------------------------------------------------
 
+    @of_sound_pages
     def frame(self, seq: int) -> bytes | None:
         """The frame of that number, or None."""
         with self._reading() as txn:
@@ -219,6 +221,7 @@ class LmdbJournal:
             yield from page
             after = page[-1][0]
 
+    @of_sound_pages
     def page(self, after: int) -> list[tuple[int, bytes]]:
         """Some of the frames after number `after`, as many as one short read brings; none at the end."""
         page: list[tuple[int, bytes]] = []
@@ -241,13 +244,16 @@ class LmdbJournal:
         page.append((latest, b"".join(parts)))
         return page
 
+    @of_sound_pages
     def get(self, table: Table, key: bytes) -> bytes | None:
         """The value under exactly this key, or None."""
         if not key or table not in self._tables:
             return None
         with self._reading() as txn:
-            return txn.get(key, db=self._tables[table])
+            stored = txn.get(key, db=self._tables[table])
+        return None if stored is None else unseal(table, key, stored)
 
+    @of_sound_pages
     def floor(self, table: Table, key: bytes) -> tuple[bytes, bytes] | None:
         """The row with the greatest key that is at most `key`, or None."""
         if not key or table not in self._tables:
@@ -255,11 +261,14 @@ class LmdbJournal:
         with self._reading() as txn:
             cursor = txn.cursor(self._tables[table])
             found = cursor.set_range(key)
-            if found and cursor.key() == key:
-                return cursor.item()
-            found = cursor.prev() if found else cursor.last()
-            return cursor.item() if found else None
+            if not found or cursor.key() != key:
+                found = cursor.prev() if found else cursor.last()
+            if not found:
+                return None
+            lower, stored = cursor.item()
+        return lower, unseal(table, lower, stored)
 
+    @of_sound_pages
     def scan(
         self, table: Table, start: bytes, stop: bytes | None = None, limit: int = 1000
     ) -> list[tuple[bytes, bytes]]:
@@ -271,10 +280,10 @@ class LmdbJournal:
             cursor = txn.cursor(self._tables[table])
             if not (cursor.set_range(start) if start else cursor.first()):
                 return rows
-            for row in islice(cursor, limit):
-                if stop is not None and row[0] >= stop:
+            for key, stored in islice(cursor, limit):
+                if stop is not None and key >= stop:
                     break
-                rows.append(row)
+                rows.append((key, unseal(table, key, stored)))
         return rows
 
     def _reading(self) -> Transaction:
@@ -286,8 +295,6 @@ class LmdbJournal:
             # The writer, another process, has grown the map; 0 takes over its size.
             self._env.set_mapsize(0)
             return self._env.begin()
-        except lmdb.Error as error:
-            raise StoreFailed(f"The journal can't be read: {error}.") from error
 
     def aside(self) -> Aside:
         """See `Journal.aside`."""
@@ -295,6 +302,7 @@ class LmdbJournal:
 
     # -- housekeeping -------------------------------------------------------------------------------------
 
+    @of_sound_pages
     def room(self) -> Room:
         """What is left on the disk and in the map; cheap enough to ask at every commit.
 
@@ -309,7 +317,7 @@ class LmdbJournal:
         used = pages * self._page
         high = (info["last_pgno"] + 1) * self._page
         again = max(high - used, 0) * 255 // 256
-        free = min(self._disk_free(), info["map_size"] - high) + again - self._reserve
+        free = min(disk_free(self._folder), info["map_size"] - high) + again - self._reserve
         return Room(max(free, 0), used)
 
     def maintain(self) -> None:
@@ -368,11 +376,12 @@ class LmdbJournal:
                 self._closed = True
                 self._env.close()
 
+    @of_sound_pages
     def _start(self) -> None:
         # A process that was killed leaves its readers behind, and with them the pages that they pinned.
         self._env.reader_check()
         with self._reading() as txn:
-            self._head = self._last(txn)
+            self._head = last_number(txn, self._journal)
             latest = txn.get(_EPOCH, db=self._fence)
         self._epoch = _NUMBER.unpack(latest)[0] if latest else 0
         if self._readonly:
@@ -385,11 +394,3 @@ class LmdbJournal:
             txn.abort()
             raise self._before_commit(error) from error
         self._finish(txn, 0)
-
-    def _last(self, txn: Transaction) -> int:
-        cursor = txn.cursor(self._journal)
-        return int(KEY.unpack(cursor.key())[0]) if cursor.last() else 0
-
-    def _disk_free(self) -> int:
-        disk = os.statvfs(self._folder)
-        return disk.f_bavail * disk.f_frsize

@@ -3,9 +3,11 @@
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
+from zlib import crc32
 
 import lmdb
 
+from queen.errors import ChainBroken
 from queen.store.journal import Change, Edit, Table
 
 # In quotes: they take parameters in the stubs alone.
@@ -20,6 +22,7 @@ need not be known to find its parts."""
 # chunks that fill one page exactly, 4,080 bytes where a page is 4,096.
 PAGE_HEADER: Final = 16
 _MAX_CHUNKS = 1 << 16
+_SEEDS: Final = {table: crc32(table.encode()) for table in Table}
 
 
 class Databases(NamedTuple):
@@ -44,6 +47,12 @@ def databases(env: lmdb.Environment, create: bool) -> Databases:
             if create:
                 raise
     return Databases(named("journal"), named("fence"), tables)
+
+
+def last_number(txn: Transaction, journal: Database) -> int:
+    """The number of the last frame, 0 where there is none."""
+    cursor = txn.cursor(journal)
+    return int(KEY.unpack(cursor.key())[0]) if cursor.last() else 0
 
 
 def append(txn: Transaction, journal: Database, chunk: int, expected: int, frames: Sequence[bytes]) -> bool:
@@ -71,18 +80,34 @@ def edit(
     for entry in edits:
         if isinstance(entry, Change):
             assert entry.key, "an empty key"
-            latest.setdefault(entry.table, {})[entry.key] = entry.value
+            value = entry.value
+            latest.setdefault(entry.table, {})[entry.key] = (
+                None if value is None else seal(entry.table, entry.key, value)
+            )
         else:
             assert 0 < entry.seq <= head, f"there is no frame {entry.seq} to replace"
             replaced[entry.seq] = entry.frame
-    for table, rows in latest.items():
-        change(txn, tables[table], rows)
+    for changed, rows in latest.items():
+        change(txn, tables[changed], rows)
     if replaced:
         _replace(txn, journal, chunk, replaced)
 
 
+def seal(table: Table, key: bytes, value: bytes) -> bytes:
+    """The value as it is stored: with a checksum over table, key and value, since a row is in no record's checksum."""
+    return value + crc32(value, crc32(key, _SEEDS[table])).to_bytes(4)
+
+
+def unseal(table: Table, key: bytes, stored: bytes) -> bytes:
+    """Undo `seal`; raises `ChainBroken` where this is not what was stored under that key."""
+    value = stored[:-4]
+    if crc32(value, crc32(key, _SEEDS[table])).to_bytes(4) != stored[-4:]:
+        raise ChainBroken(f"A row of the table {table} fails its checksum.")
+    return value
+
+
 def change(txn: Transaction, db: Database, rows: Mapping[bytes, bytes | None]) -> None:
-    """Put and remove rows of one table."""
+    """Put and remove rows of one table, as they are stored."""
     puts = sorted((key, value) for key, value in rows.items() if value is not None)
     if puts:
         txn.cursor(db).putmulti(puts)

@@ -25,7 +25,7 @@ class Kept(NamedTuple):
 
 
 def row_key(partition: int, seq: int) -> bytes:
-    """MOMENTS: how the partition was behind its record `seq`; the value is that of a row of PARTITIONS."""
+    """MOMENTS: how the partition was behind its record `seq`; the value is a row of PARTITIONS without its summary."""
     return _KEY.pack(partition, seq)
 
 

@@ -5,7 +5,7 @@ journal, so none of it is evidence: a wrong row can only be a bug or damage, and
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 
 from queen.errors import ChainBroken
@@ -223,10 +223,10 @@ class Projections:
         number = uuid_number(transaction_id)
         return None if number is None else self._generated(number)
 
-    def delivered(self, transaction_id: str, place: Place) -> None:
-        """Remember where a message is that a consumer has got: its acknowledgement will ask."""
-        self._delivered[transaction_id] = place
-        if len(self._delivered) > DELIVERED:
+    def delivered(self, places: Iterable[tuple[str, Place]]) -> None:
+        """Remember where messages are that a consumer has got, by transactionId: its acknowledgement will ask."""
+        self._delivered.update(places)
+        while len(self._delivered) > DELIVERED:
             self._delivered.popitem(last=False)
 
     def _named(self, transaction_id: str, seq: int, index: int) -> Place | None:

@@ -10,6 +10,8 @@ CACHE_BYTES = 8 * 1024 * 1024
 """What the records that are kept may take, in bytes."""
 UNPACKED = 1200
 """About what a record takes in memory beside its frame; for most that is ten times the frame."""
+UNPACKED_MESSAGE = 80
+"""The same for each message that a record holds: its payload's size and place. Small payloads take less."""
 
 
 class Records:
@@ -42,7 +44,8 @@ class Records:
         if frame is None:
             raise ChainBroken(f"Record {seq} is missing.")
         record = unpack(seq, frame)
-        taken = len(frame) + UNPACKED
+        pushed = record.pushed
+        taken = len(frame) + UNPACKED + (UNPACKED_MESSAGE * len(pushed.sizes) if pushed else 0)
         self._kept[seq] = record, taken
         self._bytes += taken
         while self._bytes > self._limit and len(self._kept) > 1:

@@ -17,12 +17,13 @@ from werkzeug.routing import WebsocketMismatch
 from queen.broker import Broker
 from queen.errors import QueenError
 from queen.web import analytics, delivery, explain, groups, messages, queues, resources
+from queen.web.access import Access
 from queen.web.asgi import DASHBOARD
-from queen.web.dashboard import Session
+from queen.web.dashboard import Frames, Guest, Session
 from queen.web.exchange import Answer, Asked, refusal, refused
 from queen.web.manual import asyncapi, entrance, page
 from queen.web.metrics import metrics, prometheus
-from queen.web.openapi import openapi
+from queen.web.openapi import OPERATIONS, openapi
 from queen.web.operation import Traffic, compact, health, ready
 
 log = structlog.get_logger("queen.web")
@@ -32,21 +33,23 @@ Own = Callable[[Broker, Traffic, Asked], Awaitable[Answer]]
 
 
 class Row(NamedTuple):
-    """One route. `fast` ones may be answered ahead of Quart by `lane.py`, through the same function."""
+    """One route. `fast` ones may be answered ahead of Quart by `lane.py`, through the same function; those that answer
+    `soon` return a `Reply`, for which no task need wait."""
 
     method: str
     path: str
     route: Route
     fast: bool = False
+    soon: bool = False
 
 
 ROUTES: Final = (
-    Row("POST", "/api/v1/push", delivery.push, fast=True),
-    Row("GET", "/api/v1/pop", delivery.pop_filtered, fast=True),
-    Row("GET", "/api/v1/pop/queue/<queue>", delivery.pop_queue, fast=True),
-    Row("GET", "/api/v1/pop/queue/<queue>/partition/<partition>", delivery.pop_partition, fast=True),
-    Row("POST", "/api/v1/ack", delivery.ack, fast=True),
-    Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True),
+    Row("POST", "/api/v1/push", delivery.push, fast=True, soon=True),
+    Row("GET", "/api/v1/pop", delivery.pop_filtered, fast=True, soon=True),
+    Row("GET", "/api/v1/pop/queue/<queue>", delivery.pop_queue, fast=True, soon=True),
+    Row("GET", "/api/v1/pop/queue/<queue>/partition/<partition>", delivery.pop_partition, fast=True, soon=True),
+    Row("POST", "/api/v1/ack", delivery.ack, fast=True, soon=True),
+    Row("POST", "/api/v1/ack/batch", delivery.ack_batch, fast=True, soon=True),
     Row("POST", "/api/v1/transaction", delivery.transaction, fast=True),
     Row("GET", "/api/v1/explain/pop", explain.pop),
     Row("POST", "/api/v1/lease/<leaseId>/extend", delivery.extend),
@@ -94,20 +97,29 @@ OPERATION: Final[dict[str, Own]] = {
 """Routes about the server itself, all of them GET."""
 LABELS: Final = {row.route: f"{row.method} {row.path}" for row in ROUTES}
 """What each route is called where requests are counted."""
+ROLES: Final = {(row.method, row.path): row.role for row in OPERATIONS}
+"""What a token needs for each route."""
+NEEDS: Final = {row.route: ROLES[row.method, row.path] for row in ROUTES}
+SOON: Final = frozenset(row.route for row in ROUTES if row.soon)
 
 
 async def answer_to(route: Route, broker: Broker, asked: Asked) -> Answer:
     """What `route` answers, refusals and accidents included. Only cancellation gets out."""
     try:
         return await route(broker, asked)
-    except QueenError as error:
+    except Exception as error:
+        return failed(error, LABELS.get(route))
+
+
+def failed(error: Exception, label: str | None) -> Answer:
+    """The answer where a route raised an error, which is being handled: a refusal, or an accident."""
+    if isinstance(error, QueenError):
         return refused(error)
-    except Exception:
-        log.exception("a request failed", route=LABELS.get(route))
-        return refusal(500, "internal error; the server's log has the details")
+    log.exception("a request failed", route=label)
+    return refusal(500, "internal error; the server's log has the details")
 
 
-def create_app(broker: Broker, traffic: Traffic) -> QuartTrio:
+def create_app(broker: Broker, access: Access, traffic: Traffic) -> QuartTrio:
     """The application. Its requests come through `asgi.Gate`, which has read the body and made the `Asked`."""
     app = QuartTrio("queen", static_folder=None)
     app.url_map.merge_slashes = False
@@ -127,14 +139,31 @@ def create_app(broker: Broker, traffic: Traffic) -> QuartTrio:
         view = partial(_own_view, broker, traffic, path, own)
         app.add_url_rule(path, path, view, methods=["GET"], provide_automatic_options=False)
 
+    frames = Frames()
+
     async def dashboard_view() -> None:
         scope: Any = websocket.scope
         link = scope["state"].get("link")
-        await Session(broker, traffic, websocket, lambda: link is not None and link.broken).run()
+        channel, guest = _Channel(scope["state"]), Guest(access, scope["queen.permit"])
+        await Session(broker, traffic, channel, frames, lambda: link is not None and link.broken, guest).run()
 
     app.add_websocket(DASHBOARD, "dashboard", dashboard_view)
     app.register_error_handler(HTTPException, _told)
     return app
+
+
+class _Channel:
+    """Quart's WebSocket, and the way past it for frames that are the same for every client."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self._state = state
+        self.receive = websocket.receive
+        self.send = websocket.send
+        self.close = websocket.close
+
+    async def send_frames(self, data: bytes) -> None:
+        """Send frames as they are."""
+        await self._state["socket"].send_frames(data)
 
 
 async def _view(broker: Broker, route: Route, **names: str) -> Response:
@@ -142,6 +171,9 @@ async def _view(broker: Broker, route: Route, **names: str) -> Response:
     exchange = scope["queen.exchange"]
     exchange.asked.names = tuple(names.items())
     exchange.label = LABELS[route]
+    refused = exchange.permit.refusal(NEEDS[route])
+    if refused is not None:
+        return _response(refused)
     answer = await answer_to(route, broker, exchange.asked)
     exchange.undo = answer.undo
     return _response(answer)
@@ -151,6 +183,9 @@ async def _own_view(broker: Broker, traffic: Traffic, path: str, own: Own) -> Re
     scope: Any = request.scope
     exchange = scope["queen.exchange"]
     exchange.label = f"GET {path}"
+    refused = exchange.permit.refusal(ROLES["GET", path])
+    if refused is not None:
+        return _response(refused)
     return _response(await answer_to(partial(_own, own, traffic), broker, exchange.asked))
 
 

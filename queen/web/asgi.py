@@ -8,6 +8,7 @@ import trio
 
 from queen.errors import Unavailable
 from queen.settings import Settings
+from queen.web.access import EVERYTHING, NEEDED, Access, Permit
 from queen.web.exchange import (
     CLOSE,
     CORS,
@@ -33,6 +34,8 @@ OTHER: Final = "other"
 """What answers are counted under that belong to no route."""
 DASHBOARD: Final = "/ws/dashboard"
 """The only WebSocket."""
+OPEN: Final = ("/health", "/health/ready")
+"""What everybody may ask at any time. A test holds that these are the rows without a role."""
 
 
 class Link(Protocol):
@@ -45,12 +48,13 @@ class Link(Protocol):
 
 
 class Exchange:
-    """One request on its way through Quart: what was asked, and how to take the answer back."""
+    """One request on its way through Quart: what was asked, what its asker may do, and how to take the answer back."""
 
-    __slots__ = ("asked", "label", "undo")
+    __slots__ = ("asked", "label", "permit", "undo")
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Asked, permit: Permit) -> None:
         self.asked = asked
+        self.permit = permit
         self.undo: Callable[[], None] | None = None
         self.label = OTHER
 
@@ -62,8 +66,9 @@ class Gone(Exception):
 class Gate:
     """The ASGI application that the server runs."""
 
-    def __init__(self, app: App, settings: Settings, traffic: Traffic, callers: Callers) -> None:
+    def __init__(self, app: App, settings: Settings, access: Access, traffic: Traffic, callers: Callers) -> None:
         self._app = app
+        self._access = access
         self._settings = settings
         self._traffic = traffic
         self._callers = callers
@@ -87,14 +92,18 @@ class Gate:
     async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"] = _raw_path(scope)
         traffic, limit = self._traffic, self._settings.max_sockets
+        permit = self._access.identify(scope["headers"])
         if path != DASHBOARD:
             await _turn_away(send, refusal(404, f"no such path for a WebSocket: {path}"))
+        elif isinstance(permit, Answer) and permit is not NEEDED:
+            await _turn_away(send, permit)
         elif traffic.draining:
             await _turn_away(send, shutting_down())
         elif traffic.sockets >= limit:
             await _turn_away(send, refused(Unavailable(f"{limit} WebSockets are open, which is the most")))
         else:
             traffic.sockets += 1
+            scope["queen.permit"] = permit if isinstance(permit, Permit) else None
             try:
                 await self._app(scope, receive, partial(_send_to_socket, send))
             finally:
@@ -108,20 +117,26 @@ class Gate:
             self._traffic.answered(OTHER, 204)
             await _answer(send, Answer(204), self._traffic.draining)
             return
+        permit = EVERYTHING if path in OPEN else self._access.identify(scope["headers"])
+        if isinstance(permit, Answer):
+            await self._refuse(permit, receive, send)
+            return
         body = await self._body(scope["headers"], receive)
         if isinstance(body, Answer):
-            self._traffic.answered(OTHER, body.status)
-            await _answer_and_drop(receive, send, body)
+            await self._refuse(body, receive, send)
             return
-        if self._traffic.draining and path not in ("/health", "/health/ready"):
+        if self._traffic.draining and path not in OPEN:
             self._traffic.answered(OTHER, 503)
             await _answer(send, shutting_down(), close=True)
             return
         client = scope["client"]
-        asked = Asked(
-            method, (), scope["query_string"], scope["headers"], body, self._callers.new(client[0] if client else "")
-        )
-        await self._through_app(scope, asked, receive, send, link)
+        caller = self._callers.new(permit.who(client[0] if client else ""))
+        asked = Asked(method, (), scope["query_string"], scope["headers"], body, caller)
+        await self._through_app(scope, Exchange(asked, permit), receive, send, link)
+
+    async def _refuse(self, answer: Answer, receive: Receive, send: Send) -> None:
+        self._traffic.answered(OTHER, answer.status)
+        await _answer_and_drop(receive, send, answer)
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes | Answer:
         """The whole body, or the refusal of it. Raises `Gone`."""
@@ -153,9 +168,12 @@ class Gate:
                     return parts[0] if len(parts) == 1 else b"".join(parts)
         return too_slow(self._settings.body_time)
 
-    async def _through_app(self, scope: Scope, asked: Asked, receive: Receive, send: Send, link: Link | None) -> None:
+    async def _through_app(
+        self, scope: Scope, exchange: Exchange, receive: Receive, send: Send, link: Link | None
+    ) -> None:
         """Let Quart answer: its body is already here, its headers get ours added, its end is looked at."""
-        exchange = scope["queen.exchange"] = Exchange(asked)
+        scope["queen.exchange"] = exchange
+        asked = exchange.asked
         body_given = False
 
         async def receive_rest() -> Any:

@@ -4,7 +4,9 @@ Why not Hypercorn's own `TCPServer`: it never closes a connection whose last sen
 client that does not read, restarts a task for each request's idle time, and answers its own errors with no body.
 """
 
+import os
 import select
+import ssl
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -21,9 +23,12 @@ from hypercorn.utils import parse_socket_addr
 
 from queen.broker import Broker
 from queen.settings import Settings
+from queen.web.access import Access
 from queen.web.exchange import CLOSE, CORS, Answer, Callers, refusal, too_large
-from queen.web.lane import Date, Lane
+from queen.web.http import Date
+from queen.web.lane import Lane
 from queen.web.operation import Traffic
+from queen.web.reactor import Reactor
 from queen.web.socket import Socket, asks_for_socket
 
 _MAX_RECV: Final = 2**16
@@ -38,22 +43,29 @@ class House(NamedTuple):
     app: AppWrapper
     broker: Broker
     settings: Settings
+    access: Access
     traffic: Traffic
     callers: Callers
     config: Config
     context: WorkerContext
     date: Date
+    reactor: Reactor | None
+    tls: ssl.SSLContext | None
 
 
 class Connection:
     """Serves one stream until either side is done with it."""
 
-    def __init__(self, house: House, stream: trio.SocketStream) -> None:
+    def __init__(self, house: House, transport: trio.SocketStream) -> None:
         self.broken = False
         self._house = house
         self._settings = house.settings
-        self._stream = stream
+        self._transport = transport
+        self._stream: trio.SocketStream | trio.SSLStream[trio.SocketStream] = transport
+        if house.tls is not None:
+            self._stream = trio.SSLStream(transport, house.tls, server_side=True, https_compatible=True)
         self._idle = True
+        self._idle_since = trio.current_time()
         self._reading = trio.CancelScope()
         self._running = trio.CancelScope()
         self._send_lock = trio.Lock()
@@ -70,7 +82,7 @@ class Connection:
             return True
         try:
             poll = select.poll()
-            poll.register(self._stream.socket.fileno(), _GONE)
+            poll.register(self._transport.socket.fileno(), _GONE)
             return bool(poll.poll(0))
         except (OSError, ValueError):
             return True
@@ -78,7 +90,14 @@ class Connection:
     def set_idle(self, idle: bool) -> None:
         """Only while a request is under way may the connection stay open without limit."""
         self._idle = idle
-        self._reading.deadline = trio.current_time() + self._settings.keep_alive if idle else float("inf")
+        if idle:
+            self._idle_since = trio.current_time()
+
+    def close_overdue(self, now: float) -> None:
+        """Close where no request has come for `keep_alive`. Called for all connections now and then: a deadline that is
+        moved with each request costs more than many a request."""
+        if self._idle and now - self._idle_since > self._settings.keep_alive:
+            self._reading.cancel()
 
     async def receive(self) -> bytes:
         """The next bytes; none when the client has closed or is gone."""
@@ -103,7 +122,38 @@ class Connection:
             if scope.cancelled_caught:
                 self._break()
 
-    # What the server asks.
+    def fileno(self) -> int:
+        """The socket's number, -1 once it is closed."""
+        return self._stream.socket.fileno()
+
+    def receive_now(self) -> bytes | None:
+        """What is there, none at the end; None where there is nothing yet."""
+        try:
+            return os.read(self.fileno(), _MAX_RECV)
+        except BlockingIOError:
+            return None
+        except OSError:
+            self.broken = True
+            return b""
+
+    def send_now(self, data: bytes) -> int:
+        """Send what the kernel takes, or set `broken`; returns how much that was."""
+        if self.broken:
+            return 0
+        try:
+            return os.write(self.fileno(), data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._break()
+            return 0
+
+    # What the server and its door ask.
+
+    @property
+    def idle_since(self) -> float:
+        """When the last request was over, in trio's time; infinite while one is under way."""
+        return self._idle_since if self._idle else float("inf")
 
     def close_idle(self) -> None:
         """Close now if no request is under way, else after its answer."""
@@ -112,7 +162,7 @@ class Connection:
 
     def abort(self) -> None:
         """Close now, whatever is under way: even a shielded send ends when its socket does."""
-        self._stream.socket.close()
+        self._transport.socket.close()
         self._running.cancel()
 
     async def run(self) -> None:
@@ -120,7 +170,8 @@ class Connection:
         self._house.traffic.connections += 1
         try:
             with self._running:
-                await self._serve()
+                if await self._shake_hands():
+                    await self._serve()
                 await self._linger()
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass
@@ -129,15 +180,27 @@ class Connection:
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self._stream)
 
+    async def _shake_hands(self) -> bool:
+        """Whether the client speaks TLS as it should, where it should."""
+        if isinstance(self._stream, trio.SSLStream):
+            with trio.move_on_after(self._settings.keep_alive) as scope:
+                await self._stream.do_handshake()
+            self.broken = scope.cancelled_caught
+        return not self.broken
+
     async def _serve(self) -> None:
         house = self._house
-        socket = self._stream.socket
+        socket = self._transport.socket
         client = parse_socket_addr(socket.family, socket.getpeername())
         rest: bytes | None = None
         self.set_idle(True)
         if self._settings.fast_lane:
             address = client[0] if client else ""
-            lane = Lane(self, house.broker, house.settings, house.traffic, house.callers, house.date, address)
+            lane = Lane(
+                *(self, house.broker, house.settings, house.access, house.traffic, house.callers, house.date, address),
+                # It reads and writes the socket itself, and would have to know TLS.
+                house.reactor if house.tls is None else None,
+            )
             with self._reading:
                 rest = await lane.run()
             if rest is None or self._reading.cancel_called:
@@ -149,7 +212,7 @@ class Connection:
                 house.context,
                 tasks,
                 ConnectionState({"link": self}),
-                False,
+                house.tls is not None,
                 client,
                 parse_socket_addr(socket.family, socket.getsockname()),
                 self._handle,
@@ -192,6 +255,9 @@ class Connection:
             return
         with trio.move_on_after(_LINGER, shield=True):
             try:
+                if isinstance(self._stream, trio.SSLStream):
+                    await self._stream.unwrap()
+                    return
                 await self._stream.send_eof()
                 while await self._stream.receive_some(_MAX_RECV):
                     pass
@@ -215,7 +281,10 @@ class Protocol(H11Protocol):
         if refused is not None:
             await self._refuse(refused, bare=request.method == b"HEAD")
         elif asks_for_socket(request):
-            await self._open_socket(request)
+            if all(value.isascii() for name, value in request.headers if name.startswith(b"sec-websocket-")):
+                await self._open_socket(request)
+            else:
+                await self._refuse(refusal(400, "not a valid WebSocket handshake"))  # Hypercorn fails on it
         else:
             await super()._create_stream(request)
 

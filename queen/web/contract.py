@@ -7,6 +7,7 @@ they get against its row.
 
 from typing import Any, Final, NamedTuple
 
+from queen.tokens import Role
 from queen.web.schemas import NAME, Schema
 
 
@@ -51,6 +52,7 @@ class Operation(NamedTuple):
     links: tuple[Link, ...] = ()
     segments: dict[str, str] = {}  # noqa: RUF012
     before: str = ""
+    role: Role | None = Role.ADMIN
 
 
 QUEUE: Final = Parameter("queue", NAME, "Only this queue.")

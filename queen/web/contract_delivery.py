@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from queen.tokens import Role
 from queen.web import answers, answers_stored, wire
 from queen.web.contract import GROUP, NAMESPACE, TASK, Link, Operation, Parameter
 from queen.web.parse import DEFAULT_TIMEOUT_MS
@@ -69,6 +70,7 @@ CONFIGURE: Final = Operation(
     body=wire.ConfigureBody,
     example={"queue": "orders", "namespace": "shop", "task": "checkout", "options": {"leaseTime": 600}},
     about="What is left out keeps its value; null resets an option, and takes a namespace or task away.",
+    role=Role.ADMIN,
 )
 
 DELIVERY: Final = (
@@ -91,6 +93,7 @@ DELIVERY: Final = (
         about=f"1 to {MAX_BATCH} messages, all or none. A transactionId that is there already: `duplicate`, nothing "
         "stored; so a push can be repeated safely. Queues and partitions come into being as needed.",
         links=PUSHED,
+        role=Role.WRITE,
     ),
     Operation(
         "GET",
@@ -101,6 +104,7 @@ DELIVERY: Final = (
         POP,
         about=POP_ABOUT,
         links=POPPED,
+        role=Role.WRITE,
     ),
     Operation(
         "GET",
@@ -111,6 +115,7 @@ DELIVERY: Final = (
         POP,
         about="From the partition whose first available message is oldest. " + POP_ABOUT,
         links=POPPED,
+        role=Role.WRITE,
     ),
     Operation(
         "GET",
@@ -121,6 +126,7 @@ DELIVERY: Final = (
         (NAMESPACE._replace(example="shop"), TASK, *POP),
         about="One of the two is needed; with both, both must match. Highest `priority` first. " + POP_ABOUT,
         links=POPPED,
+        role=Role.WRITE,
     ),
     Operation(
         "POST",
@@ -132,6 +138,7 @@ DELIVERY: Final = (
         example={"transactionId": "order-1", "status": "completed"},
         refuses=(404, 409),
         about="The same acknowledgement again gets the same answer; another one for a settled message is refused.",
+        role=Role.WRITE,
     ),
     Operation(
         "POST",
@@ -145,6 +152,7 @@ DELIVERY: Final = (
         body_required=False,
         before='LEASE=$(curl -s HOST/api/v1/pop/queue/orders | grep -o \'"leaseId":"[^"]*\' | cut -d \'"\' -f 4)',
         about="To so many seconds from now, without a body to the queue's leaseTime from now; never earlier.",
+        role=Role.WRITE,
     ),
     Operation(
         "POST",
@@ -160,6 +168,7 @@ DELIVERY: Final = (
             ]
         },
         about=f"1 to {MAX_BATCH}, in one commit; what is refused reads `not_found` or `conflict` in its place.",
+        role=Role.WRITE,
     ),
     Operation(
         "POST",
@@ -176,5 +185,6 @@ DELIVERY: Final = (
         },
         refuses=(429,),
         about="All operations or none. Where an acknowledgement would be refused, nothing is done: `success` is false.",
+        role=Role.WRITE,
     ),
 )

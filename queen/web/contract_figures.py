@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from queen.tokens import Role
 from queen.web import answers
 from queen.web import answers_figures as figures
 from queen.web.contract import NAMESPACE, QUEUE, TASK, Operation, Parameter
@@ -27,6 +28,7 @@ RESOURCES: Final = (
         "All queues",
         {200: figures.QueueSummaries},
         (NAMESPACE, TASK, AT),
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -36,6 +38,7 @@ RESOURCES: Final = (
         {200: figures.QueueDetail},
         (AT,),
         refuses=(404,),
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -44,10 +47,27 @@ RESOURCES: Final = (
         "All partitions",
         {200: figures.PartitionSummaries},
         (QUEUE, Parameter("minDepth", COUNT, "Only partitions with at least so many pending messages."), AT),
+        role=Role.READ,
     ),
-    Operation("GET", "/api/v1/resources/namespaces", "Queues", "All namespaces", {200: figures.Namespaces}, (AT,)),
-    Operation("GET", "/api/v1/resources/tasks", "Queues", "All tasks", {200: figures.Tasks}, (AT,)),
-    Operation("GET", "/api/v1/resources/overview", "Queues", "Everything in numbers", {200: figures.Overview}, (AT,)),
+    Operation(
+        "GET",
+        "/api/v1/resources/namespaces",
+        "Queues",
+        "All namespaces",
+        {200: figures.Namespaces},
+        (AT,),
+        role=Role.READ,
+    ),
+    Operation("GET", "/api/v1/resources/tasks", "Queues", "All tasks", {200: figures.Tasks}, (AT,), role=Role.READ),
+    Operation(
+        "GET",
+        "/api/v1/resources/overview",
+        "Queues",
+        "Everything in numbers",
+        {200: figures.Overview},
+        (AT,),
+        role=Role.READ,
+    ),
 )
 
 ANALYTICS: Final = (
@@ -58,6 +78,7 @@ ANALYTICS: Final = (
         "Counts of a queue",
         {200: figures.QueueStatistics},
         refuses=(404,),
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -66,6 +87,7 @@ ANALYTICS: Final = (
         "Counts of all queues",
         {200: figures.QueuesStatistics},
         (NAMESPACE, TASK),
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -74,6 +96,7 @@ ANALYTICS: Final = (
         "Counts of the queues that match",
         {200: figures.QueuesStatistics},
         (QUEUE, NAMESPACE, TASK),
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -82,14 +105,18 @@ ANALYTICS: Final = (
         "Counts of a namespace or task",
         {200: figures.QueuesStatistics},
         (NAMESPACE._replace(example="shop"), TASK),
+        role=Role.READ,
     ),
-    Operation("GET", "/api/v1/analytics/queue-depths", "Figures", "How much waits", {200: figures.QueueDepths}),
+    Operation(
+        "GET", "/api/v1/analytics/queue-depths", "Figures", "How much waits", {200: figures.QueueDepths}, role=Role.READ
+    ),
     Operation(
         "GET",
         "/api/v1/analytics/throughput",
         "Figures",
         "The last hour by the minute",
         {200: figures.Throughput},
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -99,6 +126,7 @@ ANALYTICS: Final = (
         {200: figures.QueuesLag},
         (QUEUE, NAMESPACE, TASK),
         about="Of queues with at least 5 messages completed in the last 24 hours.",
+        role=Role.READ,
     ),
 )
 
@@ -109,6 +137,7 @@ SERVER: Final = (
         "The server",
         "How the server is",
         {200: answers.Health, 503: answers.Health},
+        role=None,
     ),
     Operation(
         "GET",
@@ -117,6 +146,7 @@ SERVER: Final = (
         "Whether it takes work",
         {200: answers.Readiness, 503: answers.Readiness},
         about="A full disk is 200 with `store` `full`: acknowledgements must get through.",
+        role=None,
     ),
     Operation(
         "GET",
@@ -125,6 +155,7 @@ SERVER: Final = (
         "Figures about the process",
         {200: (answers.Metrics, PROMETHEUS, OPENMETRICS)},
         about="Prometheus' text where the Accept header prefers it to JSON.",
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -132,6 +163,7 @@ SERVER: Final = (
         "The server",
         "Figures as Prometheus' text",
         {200: (PROMETHEUS, OPENMETRICS)},
+        role=Role.READ,
     ),
     Operation(
         "POST",
@@ -140,9 +172,10 @@ SERVER: Final = (
         "Compact the file",
         {200: answers.Compacted},
         about="Makes the file anew, without what is deleted, while everything goes on; answers when it is in use.",
+        role=Role.ADMIN,
     ),
-    Operation("GET", "/", "The server", "Where to begin", {200: answers.Entrance}),
-    Operation("GET", "/docs", "The server", "The manual", {200: HTML}),
-    Operation("GET", "/openapi.json", "The server", "The HTTP interface for programs", {200: DOCUMENT}),
-    Operation("GET", "/asyncapi.yaml", "The server", "The WebSocket for programs", {200: YAML}),
+    Operation("GET", "/", "The server", "Where to begin", {200: answers.Entrance}, role=Role.READ),
+    Operation("GET", "/docs", "The server", "The manual", {200: HTML}, role=Role.READ),
+    Operation("GET", "/openapi.json", "The server", "The HTTP interface for programs", {200: DOCUMENT}, role=Role.READ),
+    Operation("GET", "/asyncapi.yaml", "The server", "The WebSocket for programs", {200: YAML}, role=Role.READ),
 )

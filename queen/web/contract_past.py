@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from queen.tokens import Role
 from queen.web import answers_past
 from queen.web.contract import GROUP, Operation, Parameter
 from queen.web.contract_stored import MESSAGE, MESSAGES, PAGE
@@ -15,6 +16,7 @@ HISTORY: Final = (
         "Tell the life of a message",
         {200: answers_past.History},
         refuses=(404,),
+        role=Role.READ,
         about="Its push, each delivery and failure, what operators did, how it ended, in every consumer group; also of "
         "deleted messages, and of those that had the transactionId before.",
     ),
@@ -34,6 +36,7 @@ EXPLANATION: Final = (
             *PAGE,
         ),
         refuses=(404,),
+        role=Role.READ,
         about="For each partition, those with pending messages first: whether it would deliver now, and why not.",
     ),
 )

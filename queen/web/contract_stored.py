@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from queen.tokens import Role
 from queen.web import answers_stored, wire
 from queen.web.contract import GROUP, NAMESPACE, QUEUE, TASK, Operation, Parameter
 from queen.web.messages import DEFAULT_LIMIT
@@ -32,6 +33,7 @@ STORED: Final = (
             *PAGE,
         ),
         about="Newest first. Statuses are those of the default consumer group.",
+        role=Role.READ,
     ),
     Operation(
         "GET",
@@ -41,6 +43,7 @@ STORED: Final = (
         {200: answers_stored.StoredMessageDetail},
         refuses=(404,),
         about="With the options of its queue.",
+        role=Role.READ,
     ),
     Operation(
         "POST",
@@ -52,6 +55,7 @@ STORED: Final = (
         refuses=(404, 409),
         about="One that has failed at least once.",
         segments={"transactionId": "order-2"},
+        role=Role.WRITE,
     ),
     Operation(
         "GET",
@@ -61,6 +65,7 @@ STORED: Final = (
         {200: answers_stored.DeadLetters},
         (QUEUE, GROUP, *PAGE),
         about="Newest first.",
+        role=Role.READ,
     ),
     Operation(
         "POST",
@@ -73,6 +78,7 @@ STORED: Final = (
         about="A failed message or a dead letter becomes pending at its old place; one that waits for its retry delay "
         "becomes available now.",
         segments={"transactionId": "order-2"},
+        role=Role.WRITE,
     ),
     Operation(
         "GET",
@@ -83,6 +89,7 @@ STORED: Final = (
         PAGE,
         refuses=(404,),
         about="The others of its partition that were pushed within an hour of it, newest first; it is not among them.",
+        role=Role.READ,
     ),
 )
 
@@ -96,6 +103,7 @@ CONSUMER_GROUPS: Final = (
         (QUEUE,),
         about="How far they have got, and how far they lag behind. A group comes into being with its first pop.",
         before="curl -s 'HOST/api/v1/pop/queue/orders?consumerGroup=billing'",
+        role=Role.READ,
     ),
     Operation(
         "POST",
@@ -108,6 +116,7 @@ CONSUMER_GROUPS: Final = (
         refuses=(404, 409),
         about="To the first message pushed at or after `timestamp`, or with `toEnd` past all there are. What was "
         "completed is delivered again; leases are released.",
+        role=Role.ADMIN,
     ),
 )
 
@@ -120,6 +129,7 @@ DELETION: Final = (
         {200: answers_stored.MessageDeleted},
         refuses=(404,),
         about="In whatever status.",
+        role=Role.ADMIN,
     ),
     Operation(
         "DELETE",
@@ -130,6 +140,7 @@ DELETION: Final = (
         (QUEUE._replace(meaning="Only in this queue; everywhere where left out."),),
         refuses=(404,),
         about="Its next contact with a queue starts anew.",
+        role=Role.ADMIN,
     ),
     Operation(
         "DELETE",
@@ -140,6 +151,7 @@ DELETION: Final = (
         (Parameter("partition", NAME, "Only this partition."),),
         refuses=(404,),
         about="Deletes all its messages.",
+        role=Role.ADMIN,
     ),
     Operation(
         "DELETE",
@@ -149,5 +161,6 @@ DELETION: Final = (
         {200: answers_stored.QueueDeleted},
         refuses=(404,),
         about="With all that it holds; a queue of the same name begins anew.",
+        role=Role.ADMIN,
     ),
 )

@@ -3,9 +3,10 @@
 The page speaks of the default group (G1), and so do its events: those of named groups are not told here.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
@@ -28,14 +29,23 @@ from queen.notices import (
     QueueDepth,
     SystemStatistics,
 )
+from queen.web.access import Access, Permit
 from queen.web.operation import Traffic
+from queen.web.socket import text_frame
 
 log = structlog.get_logger("queen.web")
 
 VERSION: Final = "v2"
 """Of the events, as the page has it."""
+AT_ONCE: Final = 256
+"""Events sent together to a client that has not had them yet: one step of the loop and one write for all of them."""
+KEPT_BYTES: Final = 4 * 1024 * 1024
+"""Frames that are kept for further clients."""
 GOING_AWAY: Final = 1001
 ACCIDENT: Final = 1011
+NOT_ALLOWED: Final = 1008
+TOKEN_TIME: Final = 5.0
+"""Seconds in which a client that showed no token in its handshake must say it."""
 
 
 class Channel(Protocol):
@@ -46,6 +56,9 @@ class Channel(Protocol):
 
     async def send(self, data: str) -> None:
         """Send a message; one that can't be sent is lost."""
+
+    async def send_frames(self, data: bytes) -> None:
+        """The same for messages that are frames already, once one has been sent by `send`."""
 
     async def close(self, code: int, reason: str = "") -> None:
         """Close."""
@@ -165,25 +178,53 @@ def rendered(notice: Notice, sockets: int) -> str:
     return _encode(_Frame(event, data, _timestamp(notice.at))).decode()
 
 
+class Frames:
+    """Notices as frames, each made once for all the clients that are told it, who are rarely far apart."""
+
+    def __init__(self) -> None:
+        # The notice is kept beside its frame, so that no other can have its id meanwhile.
+        self._made: OrderedDict[int, tuple[Notice, bytes]] = OrderedDict()
+        self._size = 0
+
+    def of(self, notice: Notice, sockets: int) -> bytes:
+        """The frame of a notice, see `rendered`."""
+        made = self._made.get(id(notice))
+        if made is not None:
+            return made[1]
+        frame = text_frame(rendered(notice, sockets).encode())
+        self._made[id(notice)] = notice, frame
+        self._size += len(frame)
+        while self._size > KEPT_BYTES:
+            self._size -= len(self._made.popitem(last=False)[1][1])
+        return frame
+
+
 # -- what clients say -------------------------------------------------------------------------------------
 
 
-class _Subscribe(msgspec.Struct):
-    type: Literal["subscribe"]
+class _Subscribe(msgspec.Struct, tag_field="type", tag="subscribe"):
     queues: list[str] | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Subscribe).decode
+class _Authenticate(msgspec.Struct, tag_field="type", tag="authenticate"):
+    token: str
 
 
-def understood(message: str | bytes | None) -> tuple[str, ...] | None:
-    """The queues of a `subscribe`, None where it is for all. Raises `Invalid` for anything else."""
+_decode: Final = msgspec.json.Decoder(_Subscribe | _Authenticate).decode
+
+
+def said(message: str | bytes | None) -> _Subscribe | _Authenticate:
+    """What a client says beside `ping`. Raises `Invalid` where it means nothing."""
     if not isinstance(message, str):
         raise Invalid("message", "is not a text frame")
     try:
-        queues = _decode(message).queues
+        return _decode(message)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise Invalid("message", f"is neither 'ping' nor a subscription ({error})") from None
+
+
+def _wanted(queues: list[str] | None) -> tuple[str, ...] | None:
+    """The queues of a `subscribe`, None where it is for all. Raises `Invalid`."""
     if queues is None:
         return None
     return tuple(dict.fromkeys(check_name(queue, f"queues[{index}]") for index, queue in enumerate(queues)))
@@ -192,41 +233,92 @@ def understood(message: str | bytes | None) -> tuple[str, ...] | None:
 # -- a connection -----------------------------------------------------------------------------------------
 
 
+class Guest:
+    """Who a client is: known from its handshake (`permit`), or still to say its token."""
+
+    def __init__(self, access: Access, permit: Permit | None) -> None:
+        self._access = access
+        self._permit = permit
+
+    async def admitted(self, channel: Channel) -> bool:
+        """Whether the client may listen; one that has to show a token does so now, or never."""
+        if self._permit is None:
+            with trio.move_on_after(TOKEN_TIME):
+                message = await channel.receive()
+                try:
+                    shown = said(message)
+                except Invalid:
+                    return False
+                if isinstance(shown, _Authenticate):
+                    found = self._access.recognise(b"Bearer " + shown.token.encode())
+                    self._permit = found if isinstance(found, Permit) else None
+        return self._permit is not None
+
+    async def expelled(self) -> None:
+        """Return when the client may no longer listen."""
+        assert self._permit is not None, "only who was admitted can be expelled"
+        await self._access.ended(self._permit)
+
+
 class Session:
     """One client. `gone` says that nothing reaches it any more."""
 
-    def __init__(self, broker: Broker, traffic: Traffic, channel: Channel, gone: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        traffic: Traffic,
+        channel: Channel,
+        frames: Frames,
+        gone: Callable[[], bool],
+        guest: Guest,
+    ) -> None:
         self._feed = broker.feed
         self._notices = broker.feed.subscribe()
         self._traffic = traffic
         self._channel = channel
+        self._frames = frames
         self._gone = gone
+        self._guest = guest
         self._id = broker.new_id()
+        self._code = GOING_AWAY
 
     async def run(self) -> None:
-        """Serve until the client leaves (which cancels this) or the server stops."""
+        """Serve until the client leaves (which cancels this), may no longer listen, or the server stops."""
+        if not await self._guest.admitted(self._channel):
+            await self._channel.close(NOT_ALLOWED, "a token is needed")
+            return
+        await self._serve()
+        await self._channel.close(self._code)
+
+    async def _serve(self) -> None:
         feed = self._feed
-        code = GOING_AWAY
         try:
             async with self._notices:
-                await self._send(Connected(at=feed.now(), connection_id=self._id))
+                connected = Connected(at=feed.now(), connection_id=self._id)
+                await self._channel.send(rendered(connected, self._traffic.sockets))
                 feed.publish(ClientConnected(at=feed.now(), client_id=self._id), but=self._notices)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._listen)
                     nursery.start_soon(self._leave, nursery.cancel_scope)
+                    nursery.start_soon(self._expel, nursery.cancel_scope)
                     await self._tell()
                     nursery.cancel_scope.cancel()
         except Exception:
             log.exception("a WebSocket failed")
-            code = ACCIDENT
+            self._code = ACCIDENT
         finally:
             feed.publish(ClientDisconnected(at=feed.now(), client_id=self._id))
-        await self._channel.close(code)
 
     async def _tell(self) -> None:
-        async for notice in self._notices:
-            if not (isinstance(notice, MessageNotice) and notice.group is not None):
-                await self._send(notice)
+        while notices := await self._notices.batch(AT_ONCE):
+            sockets = self._traffic.sockets
+            frames = [
+                self._frames.of(notice, sockets)
+                for notice in notices
+                if not (isinstance(notice, MessageNotice) and notice.group is not None)
+            ]
+            if frames:
+                await self._channel.send_frames(b"".join(frames))
             if self._gone():
                 return
 
@@ -239,7 +331,10 @@ class Session:
                 await self._channel.send("pong")
                 continue
             try:
-                queues = understood(message)
+                wanted = said(message)
+                if isinstance(wanted, _Authenticate):
+                    continue  # known already, or nobody has to be
+                queues = _wanted(wanted.queues)
             except Invalid as error:
                 self._notices.say(Misunderstood(at=self._feed.now(), error=str(error)))
             else:
@@ -250,5 +345,7 @@ class Session:
         await self._traffic.stopping.wait()
         session.cancel()
 
-    async def _send(self, notice: Notice) -> None:
-        await self._channel.send(rendered(notice, self._traffic.sockets))
+    async def _expel(self, session: trio.CancelScope) -> None:
+        await self._guest.expelled()
+        self._code = NOT_ALLOWED
+        session.cancel()

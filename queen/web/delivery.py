@@ -1,63 +1,71 @@
 """The routes that move messages: push, pop, ack, transaction, lease. Arguments in, one call, answer out."""
 
 from functools import partial
+from typing import NamedTuple
 
 from queen.broker import Broker
 from queen.errors import Invalid, TransactionRefused
+from queen.messages import Delivery, Wanted
 from queen.names import check_name
+from queen.reply import Reply
 from queen.web import parse, render
 from queen.web.exchange import Answer, Asked
 
 
-async def push(broker: Broker, asked: Asked) -> Answer:
-    """`POST /api/v1/push`: all items or none (P1). Cancelled, it may have happened; ids make repeats safe."""
-    return render.pushed(await broker.push_many(parse.messages(asked.body), caller=asked.caller))
+def push(broker: Broker, asked: Asked) -> Reply[Answer]:
+    """`POST /api/v1/push`: all items or none (P1). Not waited for, it may have happened; ids make repeats safe."""
+    return broker.push_soon(parse.messages(asked.body), caller=asked.caller).map(render.pushed)
 
 
-async def pop_partition(broker: Broker, asked: Asked) -> Answer:
+def pop_partition(broker: Broker, asked: Asked) -> Reply[Answer]:
     """`GET /api/v1/pop/queue/:queue/partition/:partition`."""
-    return await _pop(broker, asked, asked.name("queue"), asked.name("partition"))
+    return _pop(broker, asked, Scope(asked.name("queue"), asked.name("partition")))
 
 
-async def pop_queue(broker: Broker, asked: Asked) -> Answer:
+def pop_queue(broker: Broker, asked: Asked) -> Reply[Answer]:
     """`GET /api/v1/pop/queue/:queue`: the partition that waits longest (O3)."""
-    return await _pop(broker, asked, asked.name("queue"), None)
+    return _pop(broker, asked, Scope(asked.name("queue")))
 
 
-async def pop_filtered(broker: Broker, asked: Asked) -> Answer:
+def pop_filtered(broker: Broker, asked: Asked) -> Reply[Answer]:
     """`GET /api/v1/pop`: over all queues of a namespace, a task, or both (O4)."""
     query = asked.query
     if "namespace" not in query and "task" not in query:
         raise Invalid("namespace", "or task is required, or a queue in the path")
-    return await _pop(broker, asked, None, None, query.get("namespace"), query.get("task"))
+    return _pop(broker, asked, Scope(None, None, query.get("namespace"), query.get("task")))
 
 
-async def _pop(
-    broker: Broker,
-    asked: Asked,
-    queue: str | None,
-    partition: str | None,
-    namespace: str | None = None,
-    task: str | None = None,
-) -> Answer:
+class Scope(NamedTuple):
+    """Where a pop looks."""
+
+    queue: str | None = None
+    partition: str | None = None
+    namespace: str | None = None
+    task: str | None = None
+
+
+def _pop(broker: Broker, asked: Asked, scope: Scope) -> Reply[Answer]:
     query = asked.query
     auto_ack = parse.boolean(query, "autoAck")
-    delivery = await broker.pop(
-        queue,
-        partition,
-        namespace=namespace,
-        task=task,
+    wanted = Wanted(
+        queue=scope.queue,
+        partition=scope.partition,
+        namespace=scope.namespace,
+        task=scope.task,
+        auto_ack=auto_ack,
         group=query.get("consumerGroup"),
         batch=parse.count(query, "batch"),
-        wait=parse.boolean(query, "wait"),
-        timeout=parse.timeout(query),
-        auto_ack=auto_ack,
         partitions=parse.count(query, "partitions"),
         worker=_worker(asked),
         subscription_mode=query.get("subscriptionMode"),
         subscription_from=parse.subscription_from(query),
-        caller=asked.caller,
     )
+    wait, timeout = parse.boolean(query, "wait"), parse.timeout(query)
+    delivery = broker.pop_soon(wanted, wait=wait, timeout=timeout, caller=asked.caller)
+    return delivery.map(partial(_delivered, broker, auto_ack))
+
+
+def _delivered(broker: Broker, auto_ack: bool, delivery: Delivery) -> Answer:
     # Completed at delivery (O7) is settled: there is no lease that could be given back.
     undo = None if auto_ack else partial(broker.release_nowait, delivery)
     try:
@@ -75,24 +83,16 @@ def _worker(asked: Asked) -> str | None:
     return None
 
 
-async def ack(broker: Broker, asked: Asked) -> Answer:
+def ack(broker: Broker, asked: Asked) -> Reply[Answer]:
     """`POST /api/v1/ack` (A1 to A4)."""
     wanted = parse.acknowledgement(asked.body)
-    settlement = await broker.ack(
-        wanted.transaction_id,
-        wanted.status,
-        error=wanted.error,
-        lease_id=wanted.lease_id,
-        group=wanted.consumer_group,
-        caller=asked.caller,
-    )
-    return render.settled(wanted.transaction_id, settlement)
+    return broker.ack_soon(wanted, caller=asked.caller).map(partial(render.settled, wanted.transaction_id))
 
 
-async def ack_batch(broker: Broker, asked: Asked) -> Answer:
+def ack_batch(broker: Broker, asked: Asked) -> Reply[Answer]:
     """`POST /api/v1/ack/batch`: one commit, an outcome for each entry (A5)."""
     entries = parse.acknowledgements(asked.body)
-    return render.batch_settled(entries, await broker.ack_many(entries, caller=asked.caller))
+    return broker.ack_many_soon(entries, caller=asked.caller).map(partial(render.batch_settled, entries))
 
 
 async def transaction(broker: Broker, asked: Asked) -> Answer:

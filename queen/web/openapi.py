@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from queen.broker import Broker
+from queen.tokens import Role
 from queen.web import answers
 from queen.web.contract import Link, Operation, Parameter
 from queen.web.contract_delivery import CONFIGURE, DELIVERY
@@ -32,12 +33,16 @@ EVERYWHERE: Final = (400, 408, 413, 414, 431, 500, 503)
 """What any request may be refused with, whatever it asks for."""
 WRITING: Final = (409, 507)
 """And those that change something: the queue may be deleted meanwhile, or the disk full."""
+GUARDED: Final = (401, 403)
+"""And those that are not open to everybody."""
 
 OUTSIDE: Final = (404, 405, 426, 501)
 """And what no route answers: what is asked for is none."""
 
 REFUSALS: Final = {
     400: "The request is wrong; a field that is wrong stands at the beginning of the sentence.",
+    401: "A token is needed, and this one is none, or has expired.",
+    403: "The token's role does not suffice, or a page of another site asks.",
     404: "There is no such path, queue, message, lease or group.",
     405: "The path has no such method.",
     408: "The body did not arrive in time.",
@@ -49,7 +54,8 @@ REFUSALS: Final = {
     431: "The request's headers are longer than the server takes.",
     500: "A fault of the server, which its log describes.",
     501: "The body is transferred in another way than whole or in chunks.",
-    503: "The server is starting, stopping, overloaded, can't write, or can't decrypt the message.",
+    503: "The server is starting, stopping, overloaded, can't write, can't read its tokens, or can't decrypt the "
+    "message.",
     507: "The disk is full. Acknowledgements go on.",
 }
 _RULES: Final = re.compile(r" \([A-Z]\d+(?:(?:, | to )[A-Z]\d+)*\)")
@@ -57,6 +63,7 @@ _RETRY: Final = {
     "Retry-After": {"description": "Seconds after which to try again.", "schema": {"type": "integer", "minimum": 1}}
 }
 _HEADERS: Final[dict[int, Schema]] = {
+    401: {"WWW-Authenticate": {"description": "Bearer, and what is wrong.", "schema": {"type": "string"}}},
     204: {
         "Queen-Blocked": {
             "description": "What holds pending messages back; absent where there are none.",
@@ -78,6 +85,12 @@ _SEGMENTS: Final = {
     "leaseId": ("The lease, as a pop has told it.", "LEASE"),
 }
 """Meaning and example of a path's segments. An example of a leaseId could only be wrong."""
+TOKEN: Final = "token"
+_ROLES: Final = (
+    "Needed where the server has tokens. Each operation names the role that the token must have at least: "
+    + ", ".join(f"`{role.word}`" for role in Role)
+    + "."
+)
 _ABOUT: Final = (
     "A durable message queue. A 2xx is sent when the change is on disk, not before. Bodies are JSON, whatever "
     "`Content-Type` says. Fields and parameters that are not known are ignored, except among options. Every error is "
@@ -114,6 +127,7 @@ def document() -> Schema:
         "components": {
             "schemas": COMPONENTS | {name: _told(schema) for name, schema in components.items()},
             "responses": refusals,
+            "securitySchemes": {TOKEN: {"type": "http", "scheme": "bearer", "description": _ROLES}},
         },
     }
 
@@ -136,7 +150,8 @@ def template(path: str) -> str:
 def refusals(row: Operation) -> tuple[int, ...]:
     """All statuses that the route refuses with, in order."""
     writes = row.method != "GET" or row.path.startswith("/api/v1/pop")
-    return tuple(sorted({*EVERYWHERE, *row.refuses, *(WRITING if writes else ())} - row.answers.keys()))
+    guarded = () if row.role is None else GUARDED
+    return tuple(sorted({*EVERYWHERE, *guarded, *row.refuses, *(WRITING if writes else ())} - row.answers.keys()))
 
 
 def _told(schema: Schema) -> Schema:
@@ -181,6 +196,8 @@ def _operation(row: Operation, named: dict[type, Schema]) -> Schema:
             *map(_parameter, row.parameters),
         ],
         "responses": responses,
+        # Either: a server without tokens asks for none.
+        "security": [] if row.role is None else [{TOKEN: [row.role.word]}, {}],
     }
     if row.about:
         found["description"] = row.about

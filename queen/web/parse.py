@@ -6,12 +6,13 @@ names places as they are called on the wire.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from queen import rawjson
+from queen.checks import Checked, checked_parts
 from queen.commands import AckStatus, Status
 from queen.errors import Invalid
 from queen.messages import Acknowledgement, NewMessage
@@ -34,6 +35,7 @@ DEFAULT_TIMEOUT_MS: Final = 30_000
 STATUSES: Final[tuple[Status, ...]] = ("pending", "processing", "completed", "failed", "dead_letter")
 ACK_STATUSES: Final[tuple[AckStatus, ...]] = ("completed", "failed", "retry", "dead_letter")
 
+_KNOWN: Final[dict[str, AckStatus]] = {status: status for status in ACK_STATUSES}
 _INTEGER = re.compile(r"-?[0-9]{1,40}")
 _PATH = re.compile(r"^(?P<reason>.*?) - at `(?P<path>.*)`$", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(?P<field>.*)`$")
@@ -78,12 +80,12 @@ def body(decoder: msgspec.json.Decoder[Body], text: bytes) -> Body:
         raise Invalid(_deep_place(text), f"nests deeper than {rawjson.MAX_NESTING} levels") from None
 
 
-def messages(text: bytes) -> list[NewMessage]:
+def messages(text: bytes) -> Checked:
     """The messages of a push (P1, P2, P5, P7)."""
     items = body(push_decoder, text).items
     if not 1 <= len(items) <= MAX_BATCH:
         raise Invalid("items", f"must hold 1 to {MAX_BATCH} messages, holds {len(items)}")
-    return [_message(item) for item in items]
+    return checked_parts([_message(item) for item in items], text)
 
 
 def _message(item: PushItem) -> NewMessage:
@@ -101,7 +103,7 @@ def _message(item: PushItem) -> NewMessage:
 
 def acknowledgement(text: bytes) -> Acknowledgement:
     """A single acknowledgement (A1)."""
-    return _acknowledgement(body(ack_decoder, text), "")
+    return _acknowledgement(body(ack_decoder, text), "".format)
 
 
 def acknowledgements(text: bytes) -> list[Acknowledgement]:
@@ -109,7 +111,7 @@ def acknowledgements(text: bytes) -> list[Acknowledgement]:
     entries = body(ack_batch_decoder, text).acknowledgments
     if not 1 <= len(entries) <= MAX_BATCH:
         raise Invalid("acknowledgments", f"must hold 1 to {MAX_BATCH} entries, holds {len(entries)}")
-    return [_acknowledgement(entry, f"acknowledgments[{index}].") for index, entry in enumerate(entries)]
+    return [_acknowledgement(entry, "acknowledgments[{}].".format, index) for index, entry in enumerate(entries)]
 
 
 def operations(text: bytes) -> list[list[NewMessage] | Acknowledgement]:
@@ -117,17 +119,18 @@ def operations(text: bytes) -> list[list[NewMessage] | Acknowledgement]:
     return [
         [_message(item) for item in operation.items]
         if isinstance(operation, PushOperation)
-        else _acknowledgement(operation, f"operations[{index}].")
+        else _acknowledgement(operation, "operations[{}].".format, index)
         for index, operation in enumerate(body(transaction_decoder, text).operations)
     ]
 
 
-def _acknowledgement(entry: AckBody, at: str) -> Acknowledgement:
-    status = next((known for known in ACK_STATUSES if known == entry.status), None)
+def _acknowledgement(entry: AckBody, at: Callable[[object], str], index: int = 0) -> Acknowledgement:
+    """`at` says how the place of the entry of that index is called, should anybody ask."""
+    status = _KNOWN.get(entry.status)
     if status is None:
-        raise Invalid(f"{at}status", f"must be one of {', '.join(ACK_STATUSES)}")
+        raise Invalid(f"{at(index)}status", f"must be one of {', '.join(ACK_STATUSES)}")
     if entry.lease_id == "":
-        raise Invalid(f"{at}leaseId", "must not be empty")
+        raise Invalid(f"{at(index)}leaseId", "must not be empty")
     return Acknowledgement(
         transaction_id=entry.transaction_id,
         status=status,

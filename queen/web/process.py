@@ -2,6 +2,7 @@
 
 import os
 import resource
+import sys
 from typing import Final, NamedTuple
 
 _PAGE: Final = resource.getpagesize()
@@ -40,3 +41,22 @@ def cpu() -> Cpu:
 def open_files() -> int:
     """How many file descriptors are in use, sockets included."""
     return len(os.listdir("/proc/self/fd"))
+
+
+_SPARE_FILES: Final = 64
+"""File descriptors that connections leave to the process itself: the store, a compaction's file, looks into /proc."""
+
+
+def raise_file_limit() -> None:
+    """Take as many file descriptors as the system lets this process have; the usual 1,024 are few connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def most_connections() -> int:
+    """How many connections the file descriptors suffice for."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(most - _SPARE_FILES, most // 2)

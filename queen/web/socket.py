@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import h11
 import trio
-from hypercorn.protocol.events import Body, Data, EndBody, Response, StreamClosed
+from hypercorn.protocol.events import Body, Data, EndBody, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.ws_stream import ASGIWebsocketState, WSStream
 from wsproto.connection import ConnectionState
@@ -34,6 +34,16 @@ def asks_for_socket(request: h11.Request) -> bool:
     return request.method == b"GET" and upgrade == b"websocket" and b"upgrade" in tokens
 
 
+def text_frame(text: bytes) -> bytes:
+    """A whole text message as the frame that a server sends (RFC 6455, 5.2): the same for every client."""
+    size = len(text)
+    if size < 126:
+        return bytes((0x81, size)) + text
+    if size < 1 << 16:
+        return b"\x81\x7e" + size.to_bytes(2) + text
+    return b"\x81\x7f" + size.to_bytes(8) + text
+
+
 class Socket(WSStream):
     """See the module. `config.websocket_ping_interval` is in seconds, `websocket_max_message_size` in bytes."""
 
@@ -42,17 +52,32 @@ class Socket(WSStream):
         self._pinging = trio.CancelScope()
         self._heard = True
         self._received = 0
+        self._answered = False
 
     async def handle(self, event: StreamEvent) -> None:
         """What the connection brings."""
-        early = isinstance(event, Body | Data) and not self.handshake.accepted
+        if isinstance(event, Body | Data) and not self.handshake.accepted:
+            await self._refuse_early()
+            return
         if isinstance(event, Data):
             self._heard = True
         await super().handle(event)
-        if isinstance(event, StreamClosed) or early:
+        if isinstance(event, StreamClosed):
             self._pinging.cancel()
-        if early and self.app_put is not None:
+        elif isinstance(event, Request) and self.closed:
+            # Refused by Hypercorn, which would leave the connection open.
+            await self.send(StreamClosed(stream_id=self.stream_id))
+
+    async def _refuse_early(self) -> None:
+        """The client has spoken before the handshake was answered, or goes on after it was refused."""
+        if self.closed or self._answered:
+            return
+        # First of all: the application may answer at this very moment, and two answers are none.
+        self.closed = True
+        await self._send_error_response(400)
+        if self.app_put is not None:
             await self.app_put({"type": "websocket.disconnect", "code": CloseReason.PROTOCOL_ERROR})
+        await self.send(StreamClosed(stream_id=self.stream_id))
 
     async def app_send(self, message: Any) -> None:
         """What the application says. Always lets others run: a loop that sends to a client that has left must not
@@ -62,9 +87,16 @@ class Socket(WSStream):
         if message is None:
             self._pinging.cancel()
 
+    async def send_frames(self, data: bytes) -> None:
+        """Frames that need nothing more. Always lets others run, as `app_send` does."""
+        await trio.lowlevel.checkpoint()
+        if self.state is ASGIWebsocketState.CONNECTED and self.connection.state is ConnectionState.OPEN:
+            await self.send(Data(stream_id=self.stream_id, data=data))
+
     async def _accept(self, message: Any) -> None:
         # A small compressed frame can unpack to hundreds of megabytes.
         self.handshake.extensions = None
+        self.scope["state"]["socket"] = self  # for whoever has frames, see `send_frames`
         await super()._accept(message)
 
     async def _handle_events(self) -> None:
@@ -97,7 +129,12 @@ class Socket(WSStream):
         self.state = ASGIWebsocketState.CLOSED
         await self.app_put({"type": "websocket.disconnect", "code": int(code)})  # type: ignore[misc]
 
+    async def _send_rejection(self, message: Any) -> None:
+        self._answered = True
+        await super()._send_rejection(message)
+
     async def _send_error_response(self, status_code: int) -> None:
+        self._answered = True
         answer = refusal(status_code, _SENTENCES.get(status_code, "the WebSocket was refused"))
         headers = [*answer.fields(), *CORS, CLOSE]
         await self.send(Response(stream_id=self.stream_id, status_code=status_code, headers=headers))

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import structlog
 import trio
 
 from queen import Acknowledgement, Broker, NewMessage
 from queen.actors.snapshots import CHECKPOINT
-from queen.errors import Conflict, ShuttingDown, StoreFailed, StoreFull, Unavailable
+from queen.errors import Conflict, NotFound, ShuttingDown, StoreFailed, StoreFull, Unavailable
 from queen.opening import _cause
 from queen.store.format import pack_row, unpack_row
 from queen.store.journal import Change, Edit, Table
@@ -151,6 +152,20 @@ async def test_a_full_disk_is_told_to_all_and_the_engine_starts_anew(autojump_cl
         assert queen.health().status == "healthy"
     with pytest.raises(ShuttingDown):
         await queen.push("q")
+
+
+async def test_a_full_disk_is_told_of_once_a_minute_and_without_a_traceback(autojump_clock: Any) -> None:
+    """It is nobody's bug, and as long as it lasts each commit ends so."""
+    journal = MemoryJournal()
+    with structlog.testing.capture_logs() as lines:
+        async with opened(journal) as queen:
+            for _ in range(90):
+                journal.fail_next(StoreFull("full"))
+                with pytest.raises(StoreFull):
+                    await queen.push("q", 1)
+                await trio.sleep(1)
+            assert (await queen.push("q", 1)).status == "queued"
+    assert [(line["log_level"], "exc_info" in line) for line in lines] == [("warning", False)] * 2
 
 
 async def test_while_there_is_no_room_pushes_are_refused_and_acks_go_on(autojump_clock: Any) -> None:
@@ -377,3 +392,27 @@ async def test_rows_of_another_version_are_made_anew(autojump_clock: Any) -> Non
     journal.commit(journal.head, [], [Change(Table.PARTITIONS, u64(1), pack_row([99, "unreadable"]))])
     async with opened(journal.reopened()) as queen:
         assert [message.transaction_id for message in await queen.pop("q")] == ["t"]
+
+
+async def test_what_is_not_found_is_gone_for_good(autojump_clock: Any) -> None:
+    """Law 3: who repeats a deletion whose answer was lost takes "not found" for done, so it waits for the sync."""
+    disk = Gate()
+    disk.open()
+    async with opened(runner=disk.run) as queen:
+        await queen.push("q", 1, transaction_id="t")
+        disk.close()
+        with trio.move_on_after(1):
+            await queen.messages.delete("t")
+        with trio.move_on_after(1) as scope:
+            await queen.messages.delete("t")
+        assert scope.cancelled_caught
+        with trio.move_on_after(1):
+            await queen.delete_queue("q")
+        with trio.move_on_after(1) as scope:
+            await queen.delete_queue("q")
+        assert scope.cancelled_caught
+        disk.open()
+        with pytest.raises(NotFound):
+            await queen.messages.delete("t")
+        with pytest.raises(NotFound):
+            await queen.delete_queue("q")

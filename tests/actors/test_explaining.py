@@ -5,10 +5,8 @@ import random
 import trio
 
 from queen import Broker, open_broker
-from queen.actors.residents import IDLE
 from queen.clock import SystemClock
 from queen.figures import PopExplanation
-from queen.names import SECOND
 from queen.options import RELAXED, STRICT
 from queen.store.keyring import KeyRing, new_key
 from queen.store.memory_journal import MemoryJournal
@@ -23,8 +21,8 @@ async def test_what_is_explained_is_what_a_pop_finds() -> None:
     """Random histories; each partition's explanation is held against a pop of it."""
     chance = random.Random(11)
     seen = set()
-    async with opened(limit_s=20_000) as queen:
-        for number in range(16):
+    async with opened() as queen:
+        for number in range(10):
             queue = f"q{number}"
             await queen.configure(
                 queue,
@@ -49,20 +47,25 @@ async def test_what_is_explained_is_what_a_pop_finds() -> None:
                 if delivery.because is not None:
                     assert delivery.because == told.verdict
                     assert told.until is not None
-    assert seen == {"ready", "leased", "delayed", "buffered", "retry", "empty"}
+    assert seen >= {"ready", "leased", "delayed", "empty"}
 
 
 async def test_nobody_is_woken() -> None:
-    async with opened(limit_s=20_000) as queen:
+    """After a start, all of them sleep."""
+    journal = MemoryJournal()
+    async with opened(journal) as queen:
         for number in range(5):
             await queen.push("q", 1, partition=f"p{number}")
         await queen.pop("q", "p0", worker="w")
-        await trio.sleep(IDLE / SECOND + 3)
-        house = queen._running().house
-        awake = len(house._awake)
+    async with opened(journal.reopened()) as queen:
+        before = queen.health().awake
         told = await _verdicts(queen, "q")
-        assert len(house._awake) == awake < 5
-        assert {each.verdict for name, each in told.items() if name in ("p1", "p2", "p3", "p4")} == {"ready"}
+        assert queen.health().awake == before
+        assert {name: each.verdict for name, each in told.items()} == {
+            **{f"p{number}": "ready" for number in range(1, 5)},
+            "p0": "leased",
+            "Default": "empty",
+        }
 
 
 async def test_groups_have_their_own_explanations() -> None:

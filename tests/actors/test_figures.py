@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from queen import Broker, Conflict, NotFound, QueenError, StoreFull, Unavailable, open_broker
 from queen.actors.catalogue_state import Slot
-from queen.actors.mailbox import Part, Reply, Work
+from queen.actors.mailbox import Part, Work
 from queen.actors.statistics import HOUR, MINUTE, WINDOW_HOURS
 from queen.clock import TrioClock
 from queen.commands import AckStatus, Bury, Clear, Delete, PartitionCommand, Retry, Seek
@@ -20,6 +20,7 @@ from queen.events import MessagesLeased, MessagesPushed, MessagesSettled
 from queen.figures import Counts, LagFigures, sum_of
 from queen.messages import Acknowledgement, Caller, NewMessage
 from queen.names import DEFAULT_GROUP, SECOND
+from queen.reply import Reply
 from queen.store.format import unpack
 from queen.store.journal import Table
 from queen.store.memory_journal import MemoryJournal

@@ -322,52 +322,52 @@ async def test_overlapping_pushes_in_any_order_never_deadlock(
     seed: int, monkeypatch: pytest.MonkeyPatch, autojump_clock: Any
 ) -> None:
     """P1: every push is there as a whole or not at all; some crash, some vanish, some commits are slow."""
-    scheduled_by(seed, monkeypatch)
     chance = random.Random(seed)
 
     async def runner(call: Any) -> None:
         await trio.sleep(chance.choice([0.001, 0.01, 0.2]))
         call()
 
-    async with opened(runner=runner) as queen:
-        places = [("q", f"p{n}") for n in range(4)] + [("r", f"p{n}") for n in range(3)]
-        await queen.push_many(_items(*places))
-        await _count(queen, "q", "r")
-        faulty = Faulty(monkeypatch, chance.choice(["decide", "evolve"]))
-        known: list[str] = []
+    with scheduled_by(seed):
+        async with opened(runner=runner) as queen:
+            places = [("q", f"p{n}") for n in range(4)] + [("r", f"p{n}") for n in range(3)]
+            await queen.push_many(_items(*places))
+            await _count(queen, "q", "r")
+            faulty = Faulty(monkeypatch, chance.choice(["decide", "evolve"]))
+            known: list[str] = []
 
-        async def push(number: int) -> None:
-            await trio.sleep(chance.random())
-            chosen = chance.sample(places, chance.randint(1, 6))
-            items = [
-                NewMessage(queue=queue, partition=partition, payload=[number, len(chosen)])
-                for queue, partition in chosen
-            ]
-            with trio.move_on_after(chance.choice([0.005, 0.05, 100, 100, 100])):
-                try:
-                    await queen.push_many(items)
-                    known.append(str(number))
-                except QueenError:
-                    pass
+            async def push(number: int) -> None:
+                await trio.sleep(chance.random())
+                chosen = chance.sample(places, chance.randint(1, 6))
+                items = [
+                    NewMessage(queue=queue, partition=partition, payload=[number, len(chosen)])
+                    for queue, partition in chosen
+                ]
+                with trio.move_on_after(chance.choice([0.005, 0.05, 100, 100, 100])):
+                    try:
+                        await queen.push_many(items)
+                        known.append(str(number))
+                    except QueenError:
+                        pass
 
-        async def trouble() -> None:
-            faulty.once = True
-            for _ in range(6):
-                await trio.sleep(chance.random() / 4)
-                faulty.at(queen, *chance.choice(places))
+            async def trouble() -> None:
+                faulty.once = True
+                for _ in range(6):
+                    await trio.sleep(chance.random() / 4)
+                    faulty.at(queen, *chance.choice(places))
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(trouble)
-            for number in range(60):
-                nursery.start_soon(push, number)
-        await trio.sleep(2)
-        found: dict[int, int] = {}
-        sizes: dict[int, int] = {}
-        for queue in ("q", "r"):
-            while got := await queen.pop(queue, batch=1000, partitions=9, auto_ack=True):
-                for number, size in payloads(got):
-                    found[number] = found.get(number, 0) + 1
-                    sizes[number] = size
-        assert found == sizes
-        assert {int(number) for number in known} <= found.keys()
-        assert len(known) > 20
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(trouble)
+                for number in range(60):
+                    nursery.start_soon(push, number)
+            await trio.sleep(2)
+            found: dict[int, int] = {}
+            sizes: dict[int, int] = {}
+            for queue in ("q", "r"):
+                while got := await queen.pop(queue, batch=1000, partitions=9, auto_ack=True):
+                    for number, size in payloads(got):
+                        found[number] = found.get(number, 0) + 1
+                        sizes[number] = size
+            assert found == sizes
+            assert {int(number) for number in known} <= found.keys()
+            assert len(known) > 20

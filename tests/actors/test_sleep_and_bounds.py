@@ -123,11 +123,12 @@ async def test_a_pop_that_finds_nothing_writes_nothing(autojump_clock: Any) -> N
 
 
 async def test_a_full_mailbox_refuses(monkeypatch: pytest.MonkeyPatch, autojump_clock: Any) -> None:
-    """Busy: what waits already is served, a joint push goes into no mailbox at all."""
+    """Busy: what waits already (here for a partition that is rebuilt) is served, a joint push goes into no mailbox."""
     monkeypatch.setattr(partition, "MAILBOX_SIZE", 5)
     monkeypatch.setattr(mailbox, "MAILBOX_SIZE", 5)
     async with opened() as queen:
         await queen.push_many([NewMessage(queue="q", partition="a"), NewMessage(queue="q", partition="b")])
+        engine_of(queen).house.awake(engine_of(queen).core.catalogue.queues["q"].slots["a"]).distrust()
         results: list[str] = []
 
         async def push(*partitions: str) -> None:

@@ -5,21 +5,22 @@ that deadlocks ends with `TooSlowError`, one that spins without time passing wit
 """
 
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+from unittest.mock import patch
 
-import pytest
 import trio
 
 from queen import Broker, Delivery, open_broker
 from queen.actors.engine import Engine
-from queen.actors.mailbox import Part, Reply, Work
+from queen.actors.mailbox import Part, Work
 from queen.actors.snapshots import partition_row, queue_row
 from queen.clock import Clock, Ids, TrioClock
 from queen.commands import PartitionCommand
 from queen.messages import Caller
 from queen.opening import inline, supervise
+from queen.reply import Reply
 from queen.store.keyring import NO_KEYS, KeyRing
 from queen.store.memory_journal import MemoryJournal
 from queen.store.writer import Runner
@@ -221,7 +222,9 @@ def picture(queen: Broker) -> dict[str, Any]:
     return {"queues": queues, "leases": {lease: slot.number for lease, slot in engine.house.leases.items()}}
 
 
-def scheduled_by(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def scheduled_by(seed: int) -> Iterator[None]:
     """Let Trio pick the order of tasks from a seed, by the private switch that its Hypothesis plug-in sets."""
-    monkeypatch.setattr(trio._core._run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
-    monkeypatch.setattr(trio._core._run, "_r", random.Random(seed))
+    run = trio._core._run
+    with patch.object(run, "_ALLOW_DETERMINISTIC_SCHEDULING", True), patch.object(run, "_r", random.Random(seed)):
+        yield

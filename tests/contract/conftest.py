@@ -39,7 +39,8 @@ class Server:
 
 @asynccontextmanager
 async def running(folder: Path, *, keys: KeyRing = NO_KEYS, **settings: Any) -> AsyncIterator[Server]:
-    """Serve `folder` until the block ends."""
+    """Serve `folder` until the block ends. By default under the names that the tests call it by."""
+    settings = {"data": str(folder / "data"), "allowed_hosts": "queen.test a"} | settings
     stop, stopped = trio.Event(), trio.Event()
     async with open_broker(folder / "data", keys=keys) as broker, trio.open_nursery() as nursery:
 

@@ -13,10 +13,10 @@ from typing import Any
 import jsonschema
 from jsonschema.validators import validator_for
 
-from queen.web.openapi import EVERYWHERE, OUTSIDE, document
+from queen.web.openapi import EVERYWHERE, GUARDED, OUTSIDE, document
 from tests.contract.reply import Reply
 
-FROM_NO_ROUTE = {*EVERYWHERE, *OUTSIDE}
+FROM_NO_ROUTE = {*EVERYWHERE, *GUARDED, *OUTSIDE}
 """Statuses of requests that meet no route."""
 LONG = 32 * 1024
 """A validator in Python is slow; longer bodies come from tests that push or pop thousands."""

@@ -1,6 +1,7 @@
 """A WebSocket client for tests: wsproto's frames over a bare socket, so that a test can also misbehave."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import trio
@@ -37,14 +38,21 @@ class Socket:
         self.stream = stream
         self.deaf = False
         self.pings = 0
+        self.texts = 0
         self.raw = b""
         self.accepted: AcceptConnection | None = None
         self._connection = WSConnection(ConnectionType.CLIENT)
         self._events: list[Event] = []
 
-    async def open(self, path: str = "/ws/dashboard", extensions: list[Extension] | None = None) -> "Socket":
+    async def open(
+        self,
+        path: str = "/ws/dashboard",
+        extensions: list[Extension] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> "Socket":
         """Shake hands; raises `Refused`."""
-        await self.send(Request(host="queen.test", target=path, extensions=extensions or []))
+        extra = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        await self.send(Request(host="queen.test", target=path, extensions=extensions or [], extra_headers=extra))
         event = await self.event()
         if isinstance(event, RejectConnection):
             body = b""
@@ -115,6 +123,7 @@ class Socket:
                 if isinstance(event, CloseConnection):
                     return int(event.code)
                 assert isinstance(event, TextMessage | BytesMessage)
+                self.texts += 1
 
 
 async def dashboard(client: Client) -> Socket:

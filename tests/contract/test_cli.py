@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from queen.cli import main
 from queen.settings import SETTINGS
@@ -23,7 +23,8 @@ from tests.contract.client import Client
 async def started(*arguments: str) -> AsyncIterator[tuple[trio.Process, int]]:
     """A server process on a free port, and that port."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "queen", "serve", "--port", "0", "--data", f"{folder}/data", *arguments]
+        given = ("--port", "0", "--data", f"{folder}/data", "--allowed-hosts", "queen.test", *arguments)
+        command = [sys.executable, "-m", "queen", "serve", *given]
         process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE)
         assert process.stderr is not None
         try:
@@ -160,3 +161,102 @@ def test_a_key_file_that_cannot_be_used_refuses_the_start(tmp_path: Path) -> Non
     assert "open to others" in run(*asked).stderr
     file.chmod(0o600)
     assert "one of them" in run(*asked, QUEEN_ENCRYPTION_KEY="11" * 32).stderr
+
+
+# -- tokens -------------------------------------------------------------------------------------------------
+
+
+def tokens(folder: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["tokens", *arguments, "--data", str(folder / "data")])
+
+
+def test_a_token_is_shown_once_and_only_its_hash_is_kept(tmp_path: Path) -> None:
+    made = tokens(tmp_path, "add", "ops", "--role", "admin")
+    token = made.stdout.strip()
+    assert re.fullmatch(r"queen_[\w-]{43}", token)
+    file = tmp_path / "data" / "tokens"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert token not in file.read_text()
+    listed = tokens(tmp_path, "list")
+    assert re.fullmatch(r"ops admin since \S+Z does not expire\n", listed.stdout)
+    assert [entry.name for entry in (tmp_path / "data").iterdir()] == ["tokens"]
+
+
+def test_tokens_are_added_listed_and_revoked(tmp_path: Path) -> None:
+    for name, role in (("a", "read"), ("b", "write"), ("c", "admin")):
+        assert tokens(tmp_path, "add", name, "--role", role, "--expires", "30d").exit_code == 0
+    assert tokens(tmp_path, "revoke", "b").exit_code == 0
+    assert [line.split()[:2] for line in tokens(tmp_path, "list").stdout.splitlines()] == [
+        ["a", "read"],
+        ["c", "admin"],
+    ]
+    assert tokens(tmp_path, "add", "b", "--role", "read", "--expires", "2999-01-01").exit_code == 0
+    assert "until 2999-01-01T00:00:00.000Z" in tokens(tmp_path, "list").stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("add", "a", "--role", "read"),
+        ("add", "a\n", "--role", "read"),
+        ("add", "", "--role", "read"),
+        ("add", "9", "--role", "read"),
+        ("add", "a b", "--role", "read"),
+        ("add", "x" * 65, "--role", "read"),
+        ("add", "b", "--role", "root"),
+        ("add", "b"),
+        ("add", "b", "--role", "read", "--expires", "0d"),
+        ("add", "b", "--role", "read", "--expires", "soon"),
+        ("add", "b", "--role", "read", "--expires", "2001-01-01"),
+        ("add", "b", "--role", "read", "--expires", "999999999d"),
+        ("revoke", "b"),
+    ],
+)
+def test_a_wrong_change_of_tokens_changes_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    tokens(tmp_path, "add", "a", "--role", "read")
+    file = tmp_path / "data" / "tokens"
+    before = file.read_bytes()
+    result = tokens(tmp_path, *arguments)
+    assert result.exit_code != 0
+    assert "Traceback" not in result.output
+    assert file.read_bytes() == before
+    assert [entry.name for entry in file.parent.iterdir()] == ["tokens"]
+
+
+def test_a_damaged_token_file_is_left_alone(tmp_path: Path) -> None:
+    tokens(tmp_path, "add", "a", "--role", "read")
+    file = tmp_path / "data" / "tokens"
+    file.write_bytes(file.read_bytes().replace(b'"read"', b'"admin"'))
+    for arguments in (("list",), ("add", "b", "--role", "read"), ("revoke", "a")):
+        result = tokens(tmp_path, *arguments)
+        assert result.exit_code == 1
+        assert "changed by something else" in result.output
+
+
+def test_without_a_file_the_list_says_that_the_server_is_open(tmp_path: Path) -> None:
+    assert "the server is open" in tokens(tmp_path, "list").output
+    assert tokens(tmp_path, "revoke", "a").exit_code == 1
+
+
+async def test_a_server_starts_over_a_folder_that_has_tokens_alone() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        token = tokens(Path(folder), "add", "ops", "--role", "admin").stdout.strip()
+        async with started("--data", folder + "/data") as (_, port):
+            client = Client(await trio.open_tcp_stream("127.0.0.1", port))
+            assert (await client.request("GET", "/metrics")).status == 401
+            await client.stream.aclose()
+            url = f"http://127.0.0.1:{port}"
+            asked = [sys.executable, "-m", "queen", "compact", "--url", url]
+            refused = await trio.run_process(asked, check=False, capture_stderr=True)
+            assert b"answers 401" in refused.stderr
+            done = await trio.run_process([*asked, "--token", token], check=False, capture_stdout=True)
+            assert b"bytes after" in done.stdout
+            done = await trio.run_process(asked, env=os.environ | {"QUEEN_TOKEN": token}, capture_stdout=True)
+            assert b"bytes after" in done.stdout
+
+
+def test_it_says_why_it_does_not_listen_on_the_network(tmp_path: Path) -> None:
+    result = run("--data", str(tmp_path / "data"), "--port", "0", "--host", "0.0.0.0")
+    assert result.returncode == 1
+    assert "--allow-anonymous" in result.stderr
+    assert "Traceback" not in result.stderr

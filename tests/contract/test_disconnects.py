@@ -6,6 +6,8 @@ import struct
 import pytest
 import trio
 
+from queen.messages import Delivery
+from queen.reply import Reply
 from tests.contract.client import Client, encoded
 from tests.contract.conftest import Server
 
@@ -71,7 +73,7 @@ async def test_a_client_that_leaves_while_its_pop_is_decided(
     client = await server.connect()
     await client.push("q", 1)
     gone = await server.connect()
-    pop = server.broker.pop
+    pop, pop_soon = server.broker.pop, server.broker.pop_soon
     assert callable(leave)
 
     async def pop_then_leave(*args: object, **kwargs: object) -> object:
@@ -83,8 +85,19 @@ async def test_a_client_that_leaves_while_its_pop_is_decided(
                 left.set()
         return delivery
 
+    def pop_soon_then_leave(*args: object, **kwargs: object) -> Reply[Delivery]:
+        def leave_first(delivery: Delivery) -> Delivery:
+            if not left.is_set():
+                assert callable(leave)
+                leave(gone)
+                left.set()
+            return delivery
+
+        return pop_soon(*args, **kwargs).map(leave_first)  # type: ignore[arg-type]
+
     left = trio.Event()
     monkeypatch.setattr(server.broker, "pop", pop_then_leave)
+    monkeypatch.setattr(server.broker, "pop_soon", pop_soon_then_leave)
     await gone.send("GET", "/api/v1/pop/queue/q")
     with trio.fail_after(5):
         await left.wait()

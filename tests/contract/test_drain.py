@@ -6,6 +6,8 @@ import signal
 import pytest
 import trio
 
+from queen.replies import Receipt
+from queen.reply import Reply
 from tests.contract.client import Client
 from tests.contract.conftest import Server
 from tests.contract.test_cli import started
@@ -26,14 +28,15 @@ async def test_waiting_pops_are_answered_204(server: Server) -> None:
 async def test_what_is_in_flight_is_finished_and_new_work_refused(
     server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    push, go_on = server.broker.push_many, trio.Event()
+    push, held = server.broker.push_soon, Reply[None]()
 
-    async def slow_push(*args: object, **kwargs: object) -> object:
-        receipts = await push(*args, **kwargs)  # type: ignore[arg-type]
-        await go_on.wait()
-        return receipts
+    def slow_push(*args: object, **kwargs: object) -> Reply[list[Receipt]]:
+        slow: Reply[list[Receipt]] = Reply()
+        done = push(*args, **kwargs)  # type: ignore[arg-type]
+        done.then(lambda: held.then(lambda: slow.set(done.result())))
+        return slow
 
-    monkeypatch.setattr(server.broker, "push_many", slow_push)
+    monkeypatch.setattr(server.broker, "push_soon", slow_push)
     idle, other = await server.connect(), await server.connect()
     assert (await idle.request("GET", "/health")).status == 200
     assert (await other.request("GET", "/health")).status == 200
@@ -51,7 +54,7 @@ async def test_what_is_in_flight_is_finished_and_new_work_refused(
     with pytest.raises(OSError, match="connect"):
         await server.connect()
     assert not server.stopped.is_set()
-    go_on.set()
+    held.set(None)
     assert (await client.reply()).status == 201
     with trio.fail_after(2):
         await server.stopped.wait()

@@ -4,6 +4,8 @@ import pytest
 import structlog
 import trio
 
+from queen.replies import Receipt
+from queen.reply import Reply as Pending
 from tests.contract.client import Client
 from tests.contract.conftest import Server
 from tests.contract.reply import Reply
@@ -184,11 +186,14 @@ async def test_an_accident_tells_nothing_of_the_inside(
 ) -> None:
     """W4: 500, its cause in the log and nowhere else."""
 
-    async def broken(*_: object, **__: object) -> None:
-        await trio.lowlevel.checkpoint()
-        raise ZeroDivisionError("the inside")
+    def broken(*_: object, **__: object) -> Pending[list[Receipt]]:
+        def fail(_: object) -> list[Receipt]:
+            raise ZeroDivisionError("the inside")
 
-    monkeypatch.setattr(server.broker, "push_many", broken)
+        return push(*_, **__).map(fail)  # type: ignore[arg-type]
+
+    push = server.broker.push_soon
+    monkeypatch.setattr(server.broker, "push_soon", broken)
     with structlog.testing.capture_logs() as logs:
         reply = await client.request("POST", "/api/v1/push", {"items": [{"queue": "q", "payload": "secret"}]})
     assert reply.status == 500

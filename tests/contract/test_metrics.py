@@ -274,7 +274,9 @@ async def test_while_the_journal_is_being_read(tmp_path: Path, monkeypatch: pyte
     stop = trio.Event()
     with trio.fail_after(10):
         async with open_broker(tmp_path / "data", wait=False) as broker, trio.open_nursery() as nursery:
-            (url,) = await nursery.start(partial(serve, broker, Settings(port=0), stop=stop))
+            (url,) = await nursery.start(
+                partial(serve, broker, Settings(port=0, allowed_hosts="queen.test"), stop=stop)
+            )
             client = Client(await trio.open_tcp_stream("127.0.0.1", int(url.rsplit(":", 1)[1])))
             reply = await client.request("GET", "/health/ready")
             assert (reply.status, reply.json["status"], reply.json["store"]) == (503, "starting", "unwritable")

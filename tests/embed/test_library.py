@@ -1,5 +1,6 @@
 """The library's API: what it refuses, what it answers, and how a broker opens and closes."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,11 @@ import pytest
 import trio
 
 import queen as package
-from queen import Acknowledgement, NewMessage, open_broker
+from queen import Acknowledgement, NewMessage, Wanted, open_broker
 from queen.errors import Conflict, FolderLocked, Invalid, NotFound, ShuttingDown
 from queen.store import chain
 from queen.store.memory_journal import MemoryJournal
-from tests.actors.world import opened, payloads
+from tests.actors.world import Gate, opened, payloads, steps
 
 
 async def test_the_package_offers_what_an_embedder_needs() -> None:
@@ -209,3 +210,52 @@ async def test_health_counts(autojump_clock: Any) -> None:
         await trio.sleep(0.5)
         health = queen.health()
         assert (health.status, health.messages, health.parked, health.partitions) == ("healthy", 2, 1, 1)
+
+
+async def test_one_task_may_have_many_pushes_under_way(autojump_clock: Any) -> None:
+    """P1, L1: in the order in which they were handed in, in one commit; the replies come when it is durable."""
+    gate = Gate()
+    async with opened(runner=gate.run) as queen, trio.open_nursery() as nursery:
+        nursery.start_soon(queen.push, "q", "before")
+        await steps()
+        told: list[int] = []
+        replies = [queen.push_soon([NewMessage(queue="q", payload=number)]) for number in range(20)]
+        for number, reply in enumerate(replies):
+            reply.then(partial(told.append, number))
+        with pytest.raises(Invalid):
+            queen.push_soon([NewMessage(queue="")])
+        await steps()
+        assert not told
+        assert not any(reply.is_set for reply in replies)
+        gate.open()
+        assert [receipt.status for reply in replies for receipt in await reply] == ["queued"] * 20
+        assert told == list(range(20))
+        assert queen.meter.commit_records.count <= 3
+        assert payloads(await queen.pop("q", batch=99)) == ["before", *range(20)]
+
+
+async def test_a_pop_that_is_left_gives_everything_back(autojump_clock: Any) -> None:
+    """L8: while it is parked, while its lease is on its way to the disk, and when its answer is there."""
+    gate = Gate()
+    async with opened(runner=gate.run) as queen:
+        gate.open()
+        parked = queen.pop_soon(Wanted(queue="q"), wait=True)
+        await steps()
+        parked.leave()
+        await queen.push("q", 1)
+        assert queen.health().parked == 0
+        gate.close()
+        under_way = queen.pop_soon(Wanted(queue="q"))
+        await steps()
+        assert not under_way.is_set
+        under_way.leave()
+        gate.open()
+        await steps()
+        answered = queen.pop_soon(Wanted(queue="q"))
+        await steps()
+        assert answered.is_set
+        answered.leave()
+        await steps()
+        (message,) = await queen.pop("q")
+        assert (message.data, message.retry_count) == (1, 0)
+        assert not parked.is_set

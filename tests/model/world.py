@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import cbor2
 import msgspec
 
-from queen.actors.availability import Offer, next_deadline, offer
+from queen.actors.availability import Offer, blocked, next_deadline, next_sweep, offer, stands_behind
 from queen.actors.catalogue_state import Queue, Slot
 from queen.actors.partition_rules import decide
-from queen.actors.partition_state import GroupView, Partition, evolve
+from queen.actors.partition_state import GroupView, Partition, ended_leases, evolve
 from queen.actors.snapshots import partition_row, read_partition
 from queen.commands import (
     Ack,
@@ -177,9 +177,25 @@ class PartitionHarness:
         self.tick()
         decision = self.decide(command)
         self.reply = decision.reply
+        behind = isinstance(command, Push) and all(
+            isinstance(event, MessagesPushed) and stands_behind(self.state, event, self.options)
+            for event in decision.events
+        )
+        before = self._announced() if behind else None
         self._commit(decision.events)
+        assert before is None or before == self._announced(), "a push that is not announced changed something"
         self.check()
         return decision.events
+
+    def _announced(self) -> list[Any]:
+        """What the partition would announce beside its counts."""
+        told: list[Any] = [self.next_deadline()]
+        for group in self.state.groups:
+            found = offer(self.state, group, self.options, self.history)
+            ready = found is not None and found.ready_at <= self.now
+            held = None if ready else blocked(self.state, group, self.options, self.history)
+            told += [found, held]
+        return told
 
     def tick(self) -> list[Event]:
         """Tick until no deadline is left in the past; returns what that led to."""
@@ -247,8 +263,9 @@ class PartitionHarness:
         return offer(self.state, group, self.options, self.history)
 
     def next_deadline(self) -> int | None:
-        """What `availability.next_deadline` says now."""
-        return next_deadline(self.state, self.options, self.history)
+        """When a tick is due next, whatever for."""
+        asked = self.state, self.options, self.history
+        return min((at for at in (next_deadline(*asked), next_sweep(*asked)) if at is not None), default=None)
 
     def status(self, position: int, group: int = 0) -> tuple[str, int] | None:
         """(status, retryCount) of a message for a group, or None: deleted, or never meant for the group."""
@@ -311,6 +328,11 @@ class PartitionHarness:
         assert view.waiting == sorted(
             (message.available_at, place) for place, message in view.open.items() if message.lease is None
         )
+        assert view.places == sorted(place for _, place in view.waiting)
+        assert view.next_expiry == min((lease.expires_at for lease in view.leases.values()), default=None)
+        assert {(lease.expires_at, lease.id) for lease in view.leases.values()} <= set(view.expiries)
+        ended = [lease for lease in view.leases.values() if lease.expires_at <= self.now]
+        assert list(ended_leases(view, self.now)) == sorted(ended, key=lambda lease: (lease.expires_at, lease.id))
         for place, message in view.open.items():
             assert place < view.cursor
             assert place not in self.state.deleted

@@ -1,0 +1,1 @@
+"""What Queen's speed and size are measured with: `python -m bench --help`."""

@@ -1,0 +1,93 @@
+"""`queen tokens`: add, list and revoke. Arguments in, one call, lines out."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from queen.clock import SystemClock
+from queen.errors import Invalid, NotFound
+from queen.names import SECOND, instant_text, parse_instant
+from queen.settings import DEFAULTS
+from queen.tokens import FILE_NAME, Role, Token, add_token, digest_of, new_token, read_tokens, revoke_token
+
+_UNITS: Final = {"m": 60, "h": 3600, "d": 86400}
+_SPAN: Final = re.compile(r"(\d{1,9})([mhd])")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _where(command: Command) -> Command:
+    data = click.option("--data", default=DEFAULTS.data, envvar="QUEEN_DATA", show_default=True, help="data folder")
+    path = click.Path(dir_okay=False, path_type=Path)
+    file = click.option(
+        "--token-file", type=path, envvar="QUEEN_TOKEN_FILE", help="the file itself, where it isn't in the data folder"
+    )
+    return file(data(command))
+
+
+def _file(data: str, token_file: Path | None) -> Path:
+    return token_file or Path(data) / FILE_NAME
+
+
+@click.group()
+def tokens() -> None:
+    """Say who may use a server. It takes changes within a second, without a restart."""
+
+
+@tokens.command("add")
+@click.argument("name")
+@click.option("--role", type=click.Choice([role.word for role in Role]), required=True, help="what it allows")
+@click.option("--expires", help="when it ends: after 90m, 12h or 30d, or at an ISO 8601 time")
+@_where
+def add(name: str, role: str, expires: str | None, data: str, token_file: Path | None) -> None:
+    """Make a token, print it once, and keep its hash. Once there is one, the server is closed to all who have none."""
+    now = SystemClock().now()
+    token = new_token()
+    path = _file(data, token_file)
+    if token_file is None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    end = None if expires is None else _end(expires, now)
+    add_token(path, Token(name, Role[role.upper()], digest_of(token.encode()), now, end))
+    click.echo(token)
+    click.echo(f"{name} may {role}; the token is not kept and can't be shown again", err=True)
+
+
+@tokens.command("list")
+@_where
+def listed(data: str, token_file: Path | None) -> None:
+    """Print names, roles and when each was made and ends; never a token or its hash."""
+    path = _file(data, token_file)
+    if not path.exists():
+        raise NotFound(f"there is no token file {path}: the server is open")
+    now = SystemClock().now()
+    for token in read_tokens(path):
+        end = "does not expire" if token.expires is None else f"until {instant_text(token.expires)}"
+        over = " (expired)" if token.expired(now) else ""
+        click.echo(f"{token.name} {token.role.word} since {instant_text(token.created)} {end}{over}")
+
+
+@tokens.command("revoke")
+@click.argument("name")
+@_where
+def revoke(name: str, data: str, token_file: Path | None) -> None:
+    """Make a token useless. When the last one is revoked, nobody gets in."""
+    path = _file(data, token_file)
+    if not path.exists():
+        raise NotFound(f"there is no token file {path}")
+    revoke_token(path, name)
+    click.echo(f"{name} is revoked")
+
+
+def _end(text: str, now: int) -> int:
+    span = _SPAN.fullmatch(text)
+    try:
+        end = now + int(span[1]) * _UNITS[span[2]] * SECOND if span else parse_instant(text)
+        instant_text(end)  # so that it can be shown
+    except (ValueError, OverflowError):
+        raise Invalid("--expires", "must be a span such as 90m, 12h or 30d, or an ISO 8601 time") from None
+    if end <= now:
+        raise Invalid("--expires", "lies in the past")
+    return end
