@@ -44,9 +44,11 @@ def of_process(pid: int, folder: Path, seconds: float) -> Iterator[Profile]:
     found.update(_profile(stacks))
 
 
-def of_command(command: Sequence[str], folder: Path, wait: float, seconds: float) -> Profile:
-    """Watch a module of the benchmark's, from `wait` seconds after its start on."""
+def of_command(command: Sequence[str], folder: Path, started: Path, wait: float, seconds: float) -> Profile:
+    """Watch a module of the benchmark's, from `wait` seconds after `started` is there."""
     with subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, stdout=subprocess.DEVNULL) as process:
+        while not started.exists() and process.poll() is None:
+            time.sleep(0.01)
         time.sleep(wait)
         with of_process(process.pid, folder, seconds) as found:
             process.wait()

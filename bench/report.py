@@ -71,7 +71,7 @@ def _situation(name: str, found: dict[str, Any]) -> str:
 
 def _routes(where: tuple[str, ...], routes: dict[str, dict[str, float]]) -> str:
     columns = ("p50_ms", "max_ms", "cpu_ms", "kb")
-    rows = [(f"`{route}`", *(_number(times[name]) for name in columns)) for route, times in routes.items()]
+    rows = [(f"`{route}`", *(_number(times.get(name)) for name in columns)) for route, times in routes.items()]
     return table((", ".join(where), "p50 ms", "longest ms", "cpu ms", "answer kB"), rows)
 
 
@@ -119,7 +119,7 @@ def _works(results: dict[str, Any]) -> str:
                 f"{_number(least['messages_per_s'])}–{_number(most['messages_per_s'])}",
                 *(_number(middle.get(name)) for name in ("p50_ms", "p99_ms", "p999_ms")),
                 f"{middle['server_user_s']:.1f} + {middle['server_system_s']:.1f}",
-                _number(middle["server_us_per_message"]),
+                _number(middle.get("server_us_per_message")),
             )
         )
     times = ("p50 ms", "p99 ms", "p99.9 ms")
@@ -132,9 +132,10 @@ def _ceilings(results: dict[str, Any]) -> str:
     for work, found in results["ceilings"].items():
         middle = found["median"]
         served = results["works"].get(work[:2])
-        share = served["median"]["messages_per_s"] / middle["messages_per_s"] if served else None
+        rate = middle["messages_per_s"]
+        share = served["median"]["messages_per_s"] / rate if served and rate else None
         who = "the edge without storing" if "edge" in work else "an echo"
-        rows.append((work[:2], who, _number(middle["messages_per_s"]), _number(middle["p50_ms"]), _number(share)))
+        rows.append((work[:2], who, _number(rate), _number(middle.get("p50_ms")), _number(share)))
     return table(("work", "answered by", "messages/s", "p50 ms", "Queen's share of it"), rows)
 
 

@@ -25,18 +25,18 @@ ROUTES: Final = (
     "/api/v1/resources/queues",
     "/api/v1/resources/namespaces",
     "/api/v1/resources/tasks",
-    "/api/v1/analytics/queues",
-    "/api/v1/analytics/queue-depths",
     "/api/v1/analytics/queue-lag",
-    "/api/v1/analytics/queue-stats?queue=bench",
     "/api/v1/analytics/throughput",
-    "/api/v1/analytics",
 )
 BY_PARTITION: Final = (
     "/api/v1/resources/queues/bench",
     "/api/v1/resources/partitions",
     "/api/v1/resources/partitions?queue=bench",
+    "/api/v1/analytics",
+    "/api/v1/analytics/queues",
     "/api/v1/analytics/queue/bench",
+    "/api/v1/analytics/queue-depths",
+    "/api/v1/analytics/queue-stats?queue=bench",
 )
 """Answers that list partitions, and grow with them; asked where there are few."""
 
@@ -139,8 +139,7 @@ class _Polls:
         """Open one more."""
         connection = self._loop.connect()
         self._partitions[connection] = partition
-        path = f"{traffic.POP}/partition/p{partition}?wait=true&timeout=60000"
-        self._loop.send(connection, traffic.get(path))
+        self._send(connection)
         self._loop.turn(0)
 
     def let_pass(self, seconds: float) -> None:
@@ -168,10 +167,16 @@ class _Polls:
         """Close all."""
         self._loop.close()
 
+    def _send(self, connection: Connection) -> None:
+        path = f"{traffic.POP}/partition/p{self._partitions[connection]}?wait=true&timeout=60000"
+        self._loop.send(connection, traffic.get(path))
+
     def _arrived(self, connection: Connection, status: int, body: bytes) -> None:
         if connection is self._pusher:
             check(status, 201, body)
             self._pushed.append(status)
+        elif status == 204:
+            self._send(connection)  # it has waited in vain for a minute
         else:
             check(status, 200, body)
             self._delivered.append(self._partitions[connection])

@@ -119,7 +119,7 @@ class _Bench:
         if work == "W6":
             with scratch(self._folder) as place:
                 command = ["bench.embedded", str(place / "data"), str(self._seconds), str(self._warm_up)]
-                return profile.of_command(command, place, self._warm_up, self._seconds)
+                return profile.of_command(command, place, place / "data" / "journal", self._warm_up, self._seconds)
         with queen(self._folder, self._server) as server:
             self._fill(work, server)
             with profile.of_process(server.pid, server.data.parent, self._seconds) as found:

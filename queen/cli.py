@@ -32,8 +32,8 @@ log = structlog.get_logger("queen")
 # LMDB gives the interpreter's lock back around each call; a busy main thread would keep it for 5 ms by default.
 _SWITCH_INTERVAL: Final = 0.0005
 
-# So many new partitions are taken out of the collector's sight together, looked for so often.
-_FREEZE_EVERY: Final = 2_000
+# So many new partitions and parked pops are taken out of the collector's sight together, looked for so often.
+_FREEZE_EVERY: Final = 500
 _FREEZE_AFTER_S: Final = 1.0
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -122,13 +122,15 @@ async def _serve(settings: Settings) -> None:
 
 
 async def _freeze(broker: Broker) -> None:
-    """What is here after the start stays, and so do partitions that are made later: no collection need look at them
-    again, which would stop everything for a second where there are a million. What ends is mostly freed without one."""
+    """What is here after the start stays, and so do partitions that are made later, and for long the pops that wait: no
+    collection need look at them again, which would stop everything for a second where there are a million partitions,
+    for half of one with 10,000 pops. What ends is mostly freed without one."""
     known = -_FREEZE_EVERY
     while True:
-        partitions = broker.health().partitions
-        if partitions >= known + _FREEZE_EVERY:
-            known = partitions
+        health = broker.health()
+        lasting = health.partitions + health.parked
+        if lasting >= known + _FREEZE_EVERY:
+            known = lasting
             gc.collect(1)
             gc.freeze()
         await trio.sleep(_FREEZE_AFTER_S)

@@ -93,6 +93,7 @@ class Engine:
                     acting.start_soon(self.router.run)
                     acting.start_soon(self.patience.run)
                     acting.start_soon(ticker.run)
+                    acting.start_soon(ticker.sweep)
                     acting.start_soon(self.house.run)
                     acting.start_soon(keeper.run)
                     acting.start_soon(Pulse(self.core).run)
@@ -119,6 +120,7 @@ class Engine:
         while self._asks:
             self._idle = trio.Event()
             await self._idle.wait()
+        await trio.lowlevel.checkpoint()  # those who were answered last hear of it first
 
     def stop(self) -> None:
         """Let `run` write its snapshots and return."""

@@ -1,8 +1,8 @@
-"""The ticker: the task that owns the heaps of partitions' deadlines, and has partitions look at what time has brought.
+"""The ticker: owns the heaps of partitions' deadlines, and has partitions look at what time has brought.
 
 However many deadlines come at one instant, a few partitions tick at a time, and their records are durable before the
-next ones do (`Core.turn`): so what is due can't fill a commit or the event loop. What pops wait for goes first; what
-falls to a retention has time (T4).
+next ones do: so what is due can't fill a commit or the event loop. What pops wait for has a task of its own; what
+falls to a retention has time (T4), and takes turns with other work in the background (`Core.turn`).
 """
 
 from collections import deque
@@ -24,12 +24,22 @@ from queen.messages import Caller
 from queen.names import SECOND
 
 AT_ONCE = 8
-"""Ticks in one turn, each some tenths of a millisecond and at most 1000 messages."""
+"""Ticks that go together, each some tenths of a millisecond and at most 1000 messages."""
 PATIENCE_S = 0.02
-"""How long a turn waits for its ticks, in seconds: a partition may have much else to do before, and others may not."""
+"""How long the next ticks wait for those before, in seconds: a partition may have much else to do, a disk be slow."""
 TURNS = 128
-"""How many turns an asker waits for at most, however much is due."""
+"""How many rounds of ticks an asker waits for at most, however much is due."""
 _SERVER = Caller("server")
+
+
+class _Round:
+    """Ticks that have been sent together; `left` are not carried out yet."""
+
+    __slots__ = ("carried_out", "left")
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.carried_out = trio.Event()
 
 
 class _Asker:
@@ -55,16 +65,15 @@ class Ticker:
         self._askers: list[_Asker] = []
         self._ticking: set[Slot] = set()
         self._urgent = 0
-        self._round: set[Slot] = set()
         self._wake = trio.Event()
-        self._carried_out = trio.Event()
+        self._wake_sweeps = trio.Event()
 
     def expect(self, slot: Slot, deadline: int | None, sweep: int | None) -> None:
         """The partition is to tick by `deadline`, for others' sake, and at `sweep` or later for that of room (T4)."""
         if deadline is not None and self._deadlines.set(slot, deadline):
             self._wake.set()
         if sweep is not None and self._sweeps.set(slot, sweep):
-            self._wake.set()
+            self._wake_sweeps.set()
 
     def visit(self, slots: Iterable[Slot]) -> None:
         """These partitions are to tick now, whatever they have said."""
@@ -86,43 +95,49 @@ class Ticker:
         return True
 
     async def run(self) -> None:
-        """Tick until cancelled."""
+        """Have partitions tick for others' sake until cancelled. Late are these only where a slow disk and very many
+        ticks meet: the next few don't wait for it for ever."""
         while True:
             now = self._core.clock.now()
-            if self._is_urgent(now) or self._sweeps.is_due(now):
-                async with self._core.turn:
-                    await self._turn()
+            if self._is_urgent(now):
+                await self._tick_some(self._due(now), urgent=True)
+                for asker in self._askers:
+                    asker.turns -= 1
+                self._answer()
+                with trio.move_on_after(PATIENCE_S):
+                    await self._core.writer.flushed()
             else:
                 self._answer()
-                await self._sleep()
+                self._wake = trio.Event()
+                await self._sleep(self._deadlines, self._wake)
 
-    async def _sleep(self) -> None:
-        self._wake = trio.Event()
-        following = [at for at in (self._deadlines.next(), self._sweeps.next()) if at is not None]
-        limit = max(0, min(following) - self._core.clock.now()) / SECOND if following else float("inf")
-        with trio.move_on_after(limit):
-            await self._wake.wait()
+    async def sweep(self) -> None:
+        """Have partitions tick for the sake of room until cancelled: work in the background, as other such work."""
+        while True:
+            now = self._core.clock.now()
+            if self._sweeps.is_due(now):
+                async with self._core.turn:
+                    await self._tick_some(self._sweeps.due(now), urgent=False)
+                    await self._core.writer.flushed()
+            else:
+                self._wake_sweeps = trio.Event()
+                await self._sleep(self._sweeps, self._wake_sweeps)
 
-    async def _turn(self) -> None:
-        """Have some partitions tick, and wait until what they recorded is durable."""
-        now = self._core.clock.now()
-        self._round.clear()
-        count = 0
-        for slot in islice(self._due(now), AT_ONCE):
-            self._tick(slot, urgent=True)
-            count += 1
+    async def _sleep(self, timers: Timers[Slot], wake: trio.Event) -> None:
+        at = timers.next()
+        with trio.move_on_after(float("inf") if at is None else max(0, at - self._core.clock.now()) / SECOND):
+            await wake.wait()
+
+    async def _tick_some(self, slots: Iterator[Slot], *, urgent: bool) -> None:
+        """Have a few partitions tick, and wait for it, but not for long."""
+        sent = _Round()
+        for slot in islice(slots, AT_ONCE):
+            self._tick(slot, sent, urgent=urgent)
             await trio.lowlevel.checkpoint()
-        for slot in islice(self._sweeps.due(now), max(1, AT_ONCE - count)):
-            self._tick(slot, urgent=False)
-            await trio.lowlevel.checkpoint()
-        if self._round:
-            self._carried_out = trio.Event()
+        if sent.left:
+            sent.carried_out = trio.Event()
             with trio.move_on_after(PATIENCE_S):
-                await self._carried_out.wait()
-        for asker in self._askers:
-            asker.turns -= 1
-        self._answer()
-        await self._core.writer.flushed()
+                await sent.carried_out.wait()
 
     def _is_urgent(self, now: int) -> bool:
         return bool(self._visits) or self._deadlines.is_due(now)
@@ -137,25 +152,27 @@ class Ticker:
                 yield slot
         yield from self._deadlines.due(now)
 
-    def _tick(self, slot: Slot, *, urgent: bool) -> None:
+    def _tick(self, slot: Slot, sent: _Round, *, urgent: bool) -> None:
         if slot.number not in self._core.catalogue.slots or slot in self._ticking:
             return  # one that is ticking says afterwards when it is to tick again
-        work = Work((Part(slot, Tick()),), _SERVER, decided=partial(self._ticked, slot, urgent))
+        work = Work((Part(slot, Tick()),), _SERVER, decided=partial(self._ticked, slot, sent, urgent))
         self._ticking.add(slot)
-        self._round.add(slot)
+        sent.left += 1
         self._urgent += urgent
         try:
             self._house.awake(slot).put(work)
         except QueenError as error:
             # A full mailbox ticks with its next command, and says then when it is to tick again.
-            self._ticked(slot, urgent, None, error)
+            self._ticked(slot, sent, urgent, None, error)
 
-    def _ticked(self, slot: Slot, urgent: bool, replies: list[Any] | None, error: BaseException | None) -> None:
+    def _ticked(
+        self, slot: Slot, sent: _Round, urgent: bool, replies: list[Any] | None, error: BaseException | None
+    ) -> None:
         self._ticking.discard(slot)
         self._urgent -= urgent
-        self._round.discard(slot)
-        if not self._round:
-            self._carried_out.set()
+        sent.left -= 1
+        if not sent.left:
+            sent.carried_out.set()
         if self._askers:
             self._wake.set()
 

@@ -52,12 +52,14 @@ class Touches:
         """Take in one record; returns how many rows it makes."""
         before = len(self._added)
         for event in events:
+            if type(event) is MessagesPushed:
+                continue
             if isinstance(event, _WITH_RUNS):
                 for first, length, _ in event.runs:
                     self._span(seq, partition, first, first + length - 1)
             elif type(event) is MessagesReturned:
                 self._span(seq, partition, event.positions[0], event.positions[-1])
-            elif type(event) is not MessagesPushed:
+            else:
                 self._added.append(Touch(partition, _page_of(partition, event), seq))
         return len(self._added) - before
 

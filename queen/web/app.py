@@ -97,10 +97,10 @@ OPERATION: Final[dict[str, Own]] = {
 """Routes about the server itself, all of them GET."""
 LABELS: Final = {row.route: f"{row.method} {row.path}" for row in ROUTES}
 """What each route is called where requests are counted."""
+SOON: Final = frozenset(row.route for row in ROUTES if row.soon)
 ROLES: Final = {(row.method, row.path): row.role for row in OPERATIONS}
 """What a token needs for each route."""
 NEEDS: Final = {row.route: ROLES[row.method, row.path] for row in ROUTES}
-SOON: Final = frozenset(row.route for row in ROUTES if row.soon)
 
 
 async def answer_to(route: Route, broker: Broker, asked: Asked) -> Answer:

@@ -124,7 +124,7 @@ class Connection:
 
     def fileno(self) -> int:
         """The socket's number, -1 once it is closed."""
-        return self._stream.socket.fileno()
+        return self._transport.socket.fileno()
 
     def receive_now(self) -> bytes | None:
         """What is there, none at the end; None where there is nothing yet."""

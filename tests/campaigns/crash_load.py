@@ -170,7 +170,7 @@ class Load:
         """All messages of a lease, in one request or several; what is given back goes last, it is delivered anew."""
         left = list(pop.messages)
         while left:
-            some = left[: 1 if role.transacts else chance.choice((1, len(left), len(left), len(left)))]
+            some = left[: chance.choice((1, len(left), len(left), len(left)))]
             left = left[len(some) :]
             asked = {got.name: "completed" for got in some}
             if not self.calm and not role.transacts and chance.random() < 0.1:
@@ -207,19 +207,20 @@ class Load:
     async def _transact(self, client: Client, role: Role, ack: Ack) -> bool:
         assert ack.with_push is not None
         self.history.pushes.append(ack.with_push)
-        (entry,) = (_entry(name, status, ack.lease, role.group) for name, status in ack.asked.items())
+        entries = [_entry(name, status, ack.lease, role.group) for name, status in ack.asked.items()]
         push = {"type": "push", "items": [_item(item) for item in ack.with_push.items]}
-        body = {"operations": [{"type": "ack"} | entry, push]}
+        body = {"operations": [*({"type": "ack"} | entry for entry in entries), push]}
         answer = await self._ask(client, ack, "POST", "/api/v1/transaction", body, 200)
         ack.with_push.at = ack.at
         if answer is None:
             return False
         if not answer["success"]:
-            self._settled(role, ack, [{"status": answer["reason"]}])
+            # One of them is refused, and so none is done.
+            self._settled(role, ack, [{"status": answer["reason"]}] * len(entries))
             ack.with_push.stored = [False] * len(ack.with_push.items)
             return True
-        self._settled(role, ack, answer["results"][:1])
-        ack.with_push.answers = [Pushed(each["id"], each["status"]) for each in answer["results"][1]["messages"]]
+        self._settled(role, ack, answer["results"][:-1])
+        ack.with_push.answers = [Pushed(each["id"], each["status"]) for each in answer["results"][-1]["messages"]]
         self._waiting["after"] += len(ack.with_push.items)
         return True
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 
 from tests.campaigns.resources_report import MIB, NotAllowed, Report, ask, resident, serving, settled_memory, until
-from tests.campaigns.served import Client, Server
+from tests.campaigns.served import Client, Server, waited
 
 UPGRADE = (
     b"GET /ws/dashboard HTTP/1.1\r\nhost: 127.0.0.1\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
@@ -49,9 +49,9 @@ async def no_files(folder: Path, small: bool, report: Report) -> None:
         worst = 0.0
         async with streams(server, count):
             for _ in range(30):
-                began = time.monotonic()
+                began = time.monotonic() - server.waited() - waited()
                 report.answer("a push by a new client", await ask(server, "POST", "/api/v1/push", PUSH), 201)
-                worst = max(worst, time.monotonic() - began)
+                worst = max(worst, time.monotonic() - server.waited() - waited() - began)
                 await trio.sleep(0.1)
             # All of them wait for a message now: nobody is idle, so nobody makes room.
             held = [await _polling(server) for _ in range(FILES)]
@@ -78,27 +78,29 @@ async def _polling(server: Server) -> trio.SocketStream:
 
 
 async def many_connections(folder: Path, small: bool, report: Report) -> None:
-    """Idle ones and long polls: what they cost, that the others don't notice, and that their memory comes back."""
+    """Idle ones and long polls: what they cost, that the others don't notice, and that their memory is used again."""
     count = 500 if small else 10_000
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < count + 200:
         raise NotAllowed(f"{count} connections take more file descriptors than one process may have here")
+    poll = b"GET /api/v1/pop/queue/e?wait=true&timeout=60000 HTTP/1.1\r\nhost: x\r\n\r\n"
     async with serving(folder, report) as server:
         await _warm(server)
         idle = resident(server)
-        for what, first in (("idle connections", b""), ("long polls", b"GET /api/v1/pop/queue/e?wait=1&timeout=60000")):
-            request = first + b" HTTP/1.1\r\nhost: x\r\n\r\n" if first else b""
-            async with streams(server, count, request):
+        peaks = []
+        for what, first in (("idle connections", b""), ("idle connections again", b""), ("long polls", poll)):
+            async with streams(server, count, first):
                 await trio.sleep(1)
-                held = resident(server)
+                peaks.append(resident(server))
                 worst = await _worst_push(server)
-            left = await settled_memory(server, idle + (held - idle) // 2 + 4 * MIB)
-            each = (held - idle) / count / 1024
+            left = await settled_memory(server, idle + MIB, 3)
+            each = (peaks[-1] - idle) / count / 1024
             report.tell(
-                f"{count} {what}: {idle >> 20} MiB before, {held >> 20} MiB with them ({each:.1f} KiB each), "
-                f"{left >> 20} MiB after; a push took {worst * 1000:.0f} ms at most"
+                f"{count} {what}: {idle >> 20} MiB before the first, {peaks[-1] >> 20} MiB with them ({each:.1f} KiB "
+                f"each), {left >> 20} MiB after; a push took {worst * 1000:.0f} ms at most"
             )
+            report.expect(each < 64, f"{what} take {each:.0f} KiB each")
             report.expect(worst < STALL_S, f"a push took {worst:.2f} s beside {count} {what}")
-            report.expect(left < idle + 64 * MIB, f"{(left - idle) >> 20} MiB stayed after {count} {what}")
+        report.expect(peaks[1] < 1.2 * peaks[0] + 8 * MIB, f"connections that come again take more: {peaks}")
 
 
 async def _warm(server: Server) -> None:
@@ -108,12 +110,13 @@ async def _warm(server: Server) -> None:
 
 
 async def _worst_push(server: Server) -> float:
+    """The longest of 50 pushes, s, without what either side waited for a processor that other programs used."""
     client = Client(server.port)
     worst = 0.0
     for _ in range(50):
-        began = time.monotonic()
+        began = time.monotonic() - server.waited() - waited()
         await client.once("POST", "/api/v1/push", PUSH)
-        worst = max(worst, time.monotonic() - began)
+        worst = max(worst, time.monotonic() - server.waited() - waited() - began)
     client.close()
     return worst
 
@@ -121,7 +124,7 @@ async def _worst_push(server: Server) -> float:
 async def many_sockets(folder: Path, small: bool, report: Report) -> None:
     """1,000 WebSockets, the next ones get 503, and once some have left there is room again. W2."""
     most = 50 if small else 1_000
-    async with serving(folder, report, "--max-sockets", str(most)) as server:
+    async with serving(folder, report, "--max-sockets", str(most), "--ping-time", "3600") as server:
         await _warm(server)
         idle = resident(server)
         async with streams(server, most, UPGRADE) as opened:
@@ -236,20 +239,24 @@ async def large_bodies(folder: Path, small: bool, report: Report) -> None:
         report.answer("a body at the limit", await _raw(server, at), 201)
         report.answer("a body one byte over the limit", await _raw(server, at + b" "), 413)
         report.answer("an announced body over the limit", await _raw(server, at + b" ", unsent=True), 413)
-        statuses: list[int] = []
-        async with trio.open_nursery() as nursery:
-            for number in range(4 if small else 30):
-                body = at if number % 2 else at + b" "
-                nursery.start_soon(_collect, server, body, statuses)
-            worst = await _worst_push(server)
-        held = resident(server)
-        report.expect(set(statuses) == {201, 413}, f"bodies at and over the limit were answered {set(statuses)}")
-        left = await settled_memory(server, idle + 64 * MIB, 20)
-        report.tell(
-            f"{len(statuses)} bodies of 10 MiB at once, half of them a byte over: {idle >> 20} MiB before, "
-            f"{held >> 20} MiB just after, {left >> 20} MiB later; a push took {worst * 1000:.0f} ms at most"
-        )
-        report.expect(left < idle + 64 * MIB, f"{(left - idle) >> 20} MiB stayed after large bodies")
+        peaks = []
+        for _ in range(2):
+            statuses: list[int] = []
+            async with trio.open_nursery() as nursery:
+                for number in range(4 if small else 30):
+                    body = at if number % 2 else at + b" "
+                    nursery.start_soon(_collect, server, body, statuses)
+                worst = await _worst_push(server)
+            # 429: more is waiting for the disk than may wait.
+            report.expect({201, 413} <= set(statuses) <= {201, 413, 429}, f"bodies were answered {set(statuses)}")
+            peaks.append(await settled_memory(server, idle + 16 * MIB, 5))
+            report.tell(
+                f"{len(statuses)} bodies of 10 MiB at once, half of them a byte over: {idle >> 20} MiB before, "
+                f"{peaks[-1] >> 20} MiB afterwards; a push took {worst * 1000:.0f} ms at most"
+            )
+        # LMDB keeps the memory of its largest commit, and the writer lets no more than 64 MiB wait for one.
+        report.expect(peaks[1] < idle + 160 * MIB, f"{(peaks[1] - idle) >> 20} MiB stayed after large bodies")
+        report.expect(peaks[1] < peaks[0] + 48 * MIB, f"large bodies that come again take more: {peaks}")
 
 
 async def _collect(server: Server, body: bytes, statuses: list[int]) -> None:

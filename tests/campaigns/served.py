@@ -60,17 +60,14 @@ class Server:
         while not await self.ready():
             if self.process is not None and self.process.poll() is not None:
                 raise NotReady(f"the server ended by itself with exit code {self.process.returncode}")
-            if time.monotonic() - began - self._waited() > limit_s:
+            if time.monotonic() - began - self.waited() > limit_s:
                 raise NotReady(f"the server was not ready within {limit_s:.0f} s")
             await trio.sleep(0.01)
-        return time.monotonic() - began - self._waited()
+        return time.monotonic() - began - self.waited()
 
-    def _waited(self) -> float:
-        """Seconds that its main thread was ready to run and didn't, as the kernel counts them (proc(5), schedstat)."""
-        try:
-            return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
-        except OSError:
-            return 0.0
+    def waited(self) -> float:
+        """Seconds that its main thread could have run and others did."""
+        return waited(str(self.pid))
 
     async def ready(self) -> bool:
         """Whether it takes work now."""
@@ -168,6 +165,14 @@ class Client:
             self._unread = b""
             raise EOFError
         self._unread += data
+
+
+def waited(process: str = "self") -> float:
+    """Seconds that a process's main thread was ready to run and didn't, as the kernel counts them (schedstat)."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
 
 
 def _free_port() -> int:

@@ -47,9 +47,9 @@ def test_a_seed_is_one_world(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", list(FAULTS)[::4])
 def test_a_planted_fault_is_noticed(fault: str) -> None:
-    """By the first seed that does; `tests.campaigns.teeth` shows all faults."""
-    found = bite(fault, [SEEDS[fault]])
-    assert found.rule is not None, f"{fault} goes unnoticed with seed {SEEDS[fault]}"
+    """By the seed that is known to do it, or else by one of the first; `tests.campaigns.teeth` shows all faults."""
+    found = bite(fault, [SEEDS[fault], *range(30)])
+    assert found.rule is not None, f"{fault} goes unnoticed"
 
 
 def test_a_failing_plan_is_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:

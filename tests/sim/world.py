@@ -43,6 +43,8 @@ from tests.sim.plan import CLIENTS, Fault, Plan
 from tests.sim.violation import Violation
 
 DRAIN_S = 3.0
+AFTERMATH_S = 1.0
+"""How long a crash of the plan explains errors that don't name it: a writer that was told to stop, say."""
 KEYS = KeyRing([b"k" * 32])
 
 
@@ -144,7 +146,8 @@ class World:
         """What the server logs as an error must be of our doing."""
         error = event.get("exc_info")
         error = sys.exc_info()[1] if error is True else error
-        if method in ("error", "exception", "critical") and not _injected(error):
+        behind = self.history.crashes and trio.current_time() - self.history.crashes[-1].time < AFTERMATH_S
+        if method in ("error", "exception", "critical") and not behind and not _injected(error):
             self.unexpected.append(f"{event['event']}: {error!r}")
         raise structlog.DropEvent
 
