@@ -16,7 +16,10 @@ import trio
 
 from queen.broker import Broker
 from queen.cli_audit import COMMANDS
+from queen.cli_backup import backup_command, restore_command
 from queen.cli_keys import encryption_keys, keys
+from queen.cli_resend import resend_command
+from queen.cli_whatif import whatif_command
 from queen.errors import FolderLocked, NotFound, QueenError, Unavailable
 from queen.logs import configure_logging
 from queen.opening import open_broker
@@ -192,7 +195,7 @@ def _compact_at(url: str, token: str | None) -> tuple[int, int]:
 
 main.add_command(tokens)
 main.add_command(keys)
-for command in COMMANDS:
+for command in (*COMMANDS, backup_command, restore_command, resend_command, whatif_command):
     main.add_command(command)
 
 

@@ -41,7 +41,7 @@ FOLLOW_S: Final = 0.25
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_DATA = click.option(
+DATA = click.option(
     "--data",
     default=DEFAULTS.data,
     envvar="QUEEN_DATA",
@@ -49,11 +49,11 @@ _DATA = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="a data folder: that of a server that runs, or a copy; it is only read",
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table")
-_KEYS = click.option("--encryption-key-file", "key_file", default="", help="to open encrypted payloads with")
+JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table")
+KEYS = click.option("--encryption-key-file", "key_file", default="", help="to open encrypted payloads with")
 
 
-def _times(command: Command) -> Command:
+def times(command: Command) -> Command:
     command = click.option("--to", "until", help="up to then")(command)
     return click.option("--from", "since", help=f"from then on: {FORMS}")(command)
 
@@ -103,11 +103,11 @@ def before(past: Past, text: str | None) -> int:
 
 @click.command()
 @click.argument("transaction_id")
-@_DATA
+@DATA
 @click.option("--at", help=f"as of then: {FORMS}")
 @click.option("--payloads", is_flag=True, help="show the payload too")
-@_KEYS
-@_JSON
+@KEYS
+@JSON
 def history(transaction_id: str, data: Path, at: str | None, payloads: bool, key_file: str, as_json: bool) -> None:
     """Tell the life of a message: its push, each delivery, each failure, what operators did, and how it ended.
 
@@ -129,8 +129,8 @@ def history(transaction_id: str, data: Path, at: str | None, payloads: bool, key
 
 
 @click.command()
-@_DATA
-@_times
+@DATA
+@times
 @click.option("--queue", help="of this queue alone")
 @click.option("--partition", help="of partitions of this name alone")
 @click.option("--group", help="of this consumer group alone; '' is the default group")
@@ -138,7 +138,7 @@ def history(transaction_id: str, data: Path, at: str | None, payloads: bool, key
 @click.option("--type", "types", multiple=True, help=f"of this type alone (repeatable): {', '.join(TYPES)}")
 @click.option("--format", "shape", type=click.Choice(["table", "ndjson", "csv"]), default="table", show_default=True)
 @click.option("--payloads", is_flag=True, help="show payloads (NDJSON)")
-@_KEYS
+@KEYS
 @click.option("--follow", is_flag=True, help="go on with what happens from now on, until Ctrl-C")
 def replay(
     data: Path,
@@ -176,10 +176,10 @@ def _print(lines: Lines, stream: Replay, until: int | None) -> None:
 
 
 @click.command()
-@_DATA
+@DATA
 @click.option("--at", default="now", show_default=True, help=f"the instant: {FORMS}")
 @click.option("--queue", help="this queue alone, partition by partition")
-@_JSON
+@JSON
 def state(data: Path, at: str, queue: str | None, as_json: bool) -> None:
     """Show queues, partitions, counts and leases as they were at an instant; with --json as the resources API does.
 
@@ -203,10 +203,10 @@ def state(data: Path, at: str, queue: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@_DATA
+@DATA
 @click.option("--from", "since", required=True, help=f"the first instant: {FORMS}")
 @click.option("--to", "until", default="now", show_default=True, help="the second instant")
-@_JSON
+@JSON
 def diff(data: Path, since: str, until: str, as_json: bool) -> None:
     """Show what changed between two instants: queues, options, partitions, counts, and what was done to messages.
 
@@ -227,8 +227,8 @@ def diff(data: Path, since: str, until: str, as_json: bool) -> None:
 
 
 @click.command()
-@_DATA
-@_JSON
+@DATA
+@JSON
 @click.option("--rebuild", is_flag=True, help="make the projections anew first; for a folder that nobody serves")
 def verify(data: Path, as_json: bool, rebuild: bool) -> None:
     """Check that the record is complete and that everything follows from it.

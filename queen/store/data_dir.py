@@ -12,12 +12,15 @@ A folder is made so that a crash at any point leaves one that the next start com
 
 import fcntl
 import os
+import shutil
 import struct
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
-from queen.errors import ChainBroken, Corrupt, FolderLocked, FormatUnknown
+from queen.errors import ChainBroken, Conflict, Corrupt, FolderLocked, FormatUnknown
+from queen.store.lmdb_compact import sync_folder
 from queen.store.lmdb_file import check_pages
 from queen.store.lmdb_journal import LmdbJournal
 
@@ -32,6 +35,7 @@ _FORMAT = "FORMAT"
 _NEW_FORMAT = "FORMAT.new"
 _JOURNAL = "journal"
 _NEW_JOURNAL = "journal.new"
+_RESTORING = "restoring"
 _DATA = "data.mdb"
 _TOKENS = frozenset({"tokens", "tokens.new"})  # may be there before there is anything else
 _UNFINISHED = frozenset({LOCK, _NEW_FORMAT, _NEW_JOURNAL}) | _TOKENS
@@ -194,34 +198,61 @@ def _take_lock(path: Path) -> int:
 
 
 def _create(path: Path) -> None:
-    journal, new_journal, new_format = path / _JOURNAL, path / _NEW_JOURNAL, path / _NEW_FORMAT
-    if not journal.exists():
+    new_journal = path / _NEW_JOURNAL
+    if not (path / _JOURNAL).exists():
         new_journal.mkdir(mode=0o700, exist_ok=True)
         # What a crash left here was never in use, and may be half a page.
         with suppress(FileNotFoundError):
             (new_journal / _DATA).unlink()
         LmdbJournal.open(new_journal).close()
-        _sync(new_journal)
+    _take_names(path, new_journal)
+
+
+def _take_names(path: Path, new_journal: Path) -> None:
+    """Give a journal that is complete its name, and the folder its FORMAT; goes on where a crash cut it off."""
+    journal, new_format = path / _JOURNAL, path / _NEW_FORMAT
+    if not journal.exists():
+        sync_folder(new_journal)
         with open(new_format, "wb", opener=_private) as stream:
             stream.write(b"queen %d\n" % VERSION)
             stream.flush()
             os.fsync(stream.fileno())
-        _sync(path)
+        sync_folder(path)
         new_journal.rename(journal)
-        _sync(path)
+        sync_folder(path)
     new_format.rename(path / _FORMAT)
-    _sync(path)
-    _sync(path.resolve().parent)
+    sync_folder(path)
+    sync_folder(path.resolve().parent)
+
+
+@contextmanager
+def restoring(path: Path) -> Iterator[LmdbJournal]:
+    """The empty journal of a folder that is to be filled, and a data folder once the block has ended. Until then no
+    Queen serves it; an error leaves the folder empty, and what a crash leaves the next attempt removes.
+
+    Raises `Conflict` where the folder holds anything, `FolderLocked`, `OSError`."""
+    filled = path / _RESTORING
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    foreign = sorted({entry.name for entry in path.iterdir()} - {LOCK, _RESTORING, _NEW_FORMAT})
+    if foreign:
+        raise Conflict(f"{path} is not empty: it holds {foreign[0]!r}. A backup is restored into a new folder.")
+    lock = _take_lock(path)
+    try:
+        shutil.rmtree(filled, ignore_errors=True)
+        filled.mkdir(mode=0o700)
+        try:
+            journal = LmdbJournal.open(filled)
+            try:
+                yield journal
+            finally:
+                journal.close()
+        except BaseException:
+            shutil.rmtree(filled, ignore_errors=True)
+            raise
+        _take_names(path, filled)
+    finally:
+        os.close(lock)
 
 
 def _private(name: str, flags: int) -> int:
     return os.open(name, flags, 0o600)
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
