@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from queen import clock
 from queen.actors import (
     ack_rules,
+    admission,
     availability,
+    creation,
     delivery_rules,
-    engine,
     message_rules,
     partition,
     partition_rules,
@@ -142,6 +143,11 @@ def answered_at_once(right: Any, self: Writer, callback: Any) -> None:
         callback(self._failure)
 
 
+def unbounded(patch: pytest.MonkeyPatch) -> None:
+    for module in (admission, creation):
+        patch.setattr(module, "queue_full", lambda *_: None)
+
+
 def unordered(patch: pytest.MonkeyPatch) -> None:
     for module in (availability, delivery_rules, router):
         patch.setattr(module, "STRICT", "never")
@@ -168,7 +174,7 @@ FAULTS: dict[str, Plant] = {
     "W1: the feed tells before the commit": plant(Feed, "_await_commit", tells_at_once),
     "R2: one attempt too many": plant(ack_rules.Outcomes, "fail", one_attempt_more),
     "R5: a deleted message comes back after a restart": plant(snapshots, "read_partition", undeleted),
-    "P6: maxSize is not looked at": plant(engine, "queue_full", lambda *_: None),
+    "P6: maxSize is not looked at": unbounded,
     "a transaction goes on without a refused acknowledgement": plant(transaction, "_refuse", lambda *_: None),
     "G2: a group gets what was pushed before it came": plant(partition, "first_position", lambda *_: 1),
     "S1: a seek forgets what was settled": plant(message_rules, "_settled_before", lambda *_: (0, 0, 0)),
