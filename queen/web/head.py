@@ -14,6 +14,9 @@ from queen.web.exchange import Headers
 
 _find: Final = fast_table()
 
+STARTS: Final = (b"GET /api/v1/pop", b"POST /api/v1/")
+"""What every fast request begins with; anything else is none from its first bytes on."""
+
 _REMEMBERED: Final = 1024
 _LONGEST: Final = 1024
 """Bytes of a head that is remembered: all of them together take some MB at most, whatever clients send."""
