@@ -11,7 +11,7 @@ import msgspec
 from queen.commands import Status
 from queen.errors import Conflict, Invalid, NotFound
 from queen.messages import Acknowledgement, Caller, Message, NewMessage
-from queen.names import check_name, is_known_name, name_fault, parse_instant
+from queen.names import check_instant, check_name, is_known_name, name_fault, parse_instant
 from queen.rawjson import MAX_NESTING, check_escapes, check_nesting
 from queen.rawjson import check as check_json
 from queen.replies import Settlement
@@ -146,8 +146,8 @@ def instant_of(subscription_from: int | str | None) -> int:
     """G2: where a group begins, in µs; 0 where no instant says so."""
     if subscription_from is None or subscription_from == "now":
         return 0
-    if isinstance(subscription_from, int):
-        return subscription_from
+    if not isinstance(subscription_from, str):
+        return check_instant(subscription_from, "subscriptionFrom")
     try:
         return parse_instant(subscription_from)
     except ValueError:

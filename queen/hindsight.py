@@ -15,6 +15,7 @@ from queen.audit.restoring import Progress, world_at
 from queen.audit.times import When, parse_time
 from queen.audit.world import World
 from queen.errors import Unavailable
+from queen.names import check_instant
 
 T = TypeVar("T")
 
@@ -33,7 +34,8 @@ class Hindsight:
         """The answer of `question(past, world, moment)`, where `world` is as everything was at the instant `when`: µs,
         or a text as `queen.audit.times` reads it. Raises `Invalid`."""
         clock = self._running().core.clock
-        then = When(when) if isinstance(when, int) else parse_time(when, clock.now() + clock.shift(), "at")
+        now = clock.now() + clock.shift()
+        then = parse_time(when, now, "at") if isinstance(when, str) else When(check_instant(when, "at"))
 
         def answer(past: Past, go_on: Progress) -> T:
             moment = moment_at(past, then)
