@@ -145,7 +145,8 @@ SERVER: Final = (
         "The server",
         "Whether it takes work",
         {200: answers.Readiness, 503: answers.Readiness},
-        about="A full disk is 200 with `store` `full`: acknowledgements must get through.",
+        about="A full disk is 200 with `store` `full`: acknowledgements must get through. Tokens that can't be read "
+        "are 503: nobody gets in.",
         role=None,
     ),
     Operation(

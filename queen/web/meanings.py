@@ -185,6 +185,7 @@ _GROUPED: Final[dict[str, dict[str, str]]] = {
     "Health": {
         "status": "`unhealthy` while the server starts, stops or can't write.",
         "connections": "Open connections.",
+        "reason": "Why nobody gets in; absent but where the tokens can't be read.",
     },
     "HealthStatistics": {
         "requests": "HTTP requests.",
