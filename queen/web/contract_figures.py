@@ -17,7 +17,7 @@ YAML: Final = "application/yaml"
 AT: Final = Parameter(
     "at",
     {"type": "string"},
-    "As it was at that instant: an ISO 8601 time, `-5m`, or a record's number as `#123`.",
+    "As it was at that instant: an ISO 8601 time, `-5m`, or a record's number as `#123`. What is yet to come is 400.",
 )
 
 RESOURCES: Final = (
