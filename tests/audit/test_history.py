@@ -15,6 +15,7 @@ from queen.audit.biography import history
 from queen.audit.happenings import TYPES
 from queen.cli import main
 from queen.errors import Invalid, NotFound
+from queen.messages import Caller
 from queen.names import FIRST_INSTANT, LAST_INSTANT, instant_text
 from queen.opening import open_broker
 from queen.store.beside import Beside
@@ -203,3 +204,14 @@ async def test_no_instant_enters_that_nobody_can_spell(tmp_path: Path, at: Any) 
             with pytest.raises(Invalid):
                 await asked()
     assert [event["type"] for event in _replayed(tmp_path)] == ["queue_created", "partition_created", "pushed"]
+
+
+@pytest.mark.parametrize("start", [None, "now"])
+async def test_a_group_is_started_by_who_asked_first(tmp_path: Path, start: str | None) -> None:
+    """X1: also where nothing says where it is to start, so that it is recorded with its first delivery alone."""
+    async with open_broker(tmp_path) as broker:
+        await broker.push("q", 1)
+        asker = Caller("10.0.0.7", b"asked")
+        await broker.pop("q", group="g", subscription_from=start, caller=asker)
+    (started,) = [event for event in _replayed(tmp_path) if event["type"] == "group_started"]
+    assert (started["who"], started["request"]) == ("10.0.0.7", b"asked".hex())
