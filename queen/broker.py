@@ -269,7 +269,7 @@ class Broker(Succession):
         self, operations: Sequence[Sequence[NewMessage] | Acknowledgement], *, caller: Caller = _LIBRARY
     ) -> list[list[Receipt] | Settlement]:
         """Pushes (each a sequence of messages) and acknowledgements, all in one commit or nothing of them; what became
-        of each stands at its place.
+        of each stands at its place. Queues and partitions are made ahead, and stay where the rest is refused.
 
         Raises `TransactionRefused` where an acknowledgement would be refused, and what `push_many` raises. Cancelled:
         as for `push`. Consuming, processing and producing is exactly once with it, if what is pushed has
