@@ -22,7 +22,7 @@ from queen.actors.partition_rules import decide
 from queen.actors.partition_state import Partition, evolve, leases_touched
 from queen.actors.sealing import opener, readable, sealed
 from queen.commands import PartitionCommand, Pop, Push, Tick
-from queen.errors import Busy, Quarantined, QueueGone, Unavailable
+from queen.errors import Busy, Quarantined, QueueGone, Unavailable, traced
 from queen.events import Event, GroupJoined, MessagesPushed
 from queen.history import History, PushedRun
 from queen.messages import Caller
@@ -274,7 +274,7 @@ class PartitionActor:
             queue=self.slot.queue.name,
             times=self._crash[1],
             quarantined=self.quarantined,
-            exc_info=error,
+            exception=traced(error),
         )
         if self.quarantined:
             self.announce()
