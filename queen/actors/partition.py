@@ -80,8 +80,9 @@ class PartitionActor:
 
     @property
     def free(self) -> bool:
-        """Whether nothing is in front of new work: no other waits, and the partition is neither still nor broken."""
-        return not (self._mailbox or self._holding or self.broken)
+        """Whether nothing is in front of new work: no other waits, and the partition is neither still, nor broken, nor
+        out of service: its task refuses then whatever comes, shared work too."""
+        return not (self._mailbox or self._holding or self.broken or self.quarantined)
 
     @property
     def full(self) -> bool:
