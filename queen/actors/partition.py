@@ -69,6 +69,7 @@ class PartitionActor:
         if self.free:
             self._start_on(work)
         elif self.full:
+            self._untold = True  # a pop that is refused has been counted on: the router is to hear of this partition
             raise Busy(retry_later(self.slot))
         else:
             self.line_up(work)

@@ -10,6 +10,7 @@ import trio
 
 from queen import open_broker
 from queen.settings import Settings
+from queen.web import app
 from queen.web import lane as module
 from queen.web.exchange import Callers
 from queen.web.head import read_head
@@ -66,11 +67,10 @@ async def test_an_answer_that_a_cancellation_catches_is_taken_back(monkeypatch: 
         unused: Any = SimpleNamespace()
         silent: Any = _Silent()
         lane = Lane(silent, broker, unused, unused, unused, Callers(), unused, "", None)
-        answer_to = module.answer_to
         with trio.CancelScope() as connection:
 
             async def answer_in_the_end(*args: Any) -> Any:
-                answer = await answer_to(*args)
+                answer = await app.answer_to(*args)
                 connection.cancel()
                 return answer
 
