@@ -69,6 +69,7 @@ class PartitionActor:
         if self.free:
             self._start_on(work)
         elif self.full:
+            self._untold = True  # a pop that is refused has been counted on: the router is to hear of this partition
             raise Busy(retry_later(self.slot))
         else:
             self.line_up(work)
@@ -80,8 +81,9 @@ class PartitionActor:
 
     @property
     def free(self) -> bool:
-        """Whether nothing is in front of new work: no other waits, and the partition is neither still nor broken."""
-        return not (self._mailbox or self._holding or self.broken)
+        """Whether nothing is in front of new work: no other waits, and the partition is neither still, nor broken, nor
+        out of service: its task refuses then whatever comes, shared work too."""
+        return not (self._mailbox or self._holding or self.broken or self.quarantined)
 
     @property
     def full(self) -> bool:
