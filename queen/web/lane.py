@@ -151,8 +151,8 @@ class Lane:
                 answer = await answer_to(head.route, self._broker, asked)
                 nursery.cancel_scope.cancel()
         except BaseException:
-            if answer is not None:
-                self._lost(answer.undo)
+            if answer is not None and answer.undo is not None:
+                answer.undo()  # L8
             raise
         return answer
 

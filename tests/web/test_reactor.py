@@ -75,6 +75,6 @@ async def test_an_answer_that_a_cancellation_catches_is_taken_back(monkeypatch: 
                 return answer
 
             monkeypatch.setattr(module, "answer_to", answer_in_the_end)
-            await lane._answer(head, lane._asked(head, b""))
+            await lane._answer(head, lane._requests.asked(head, b""))
         assert connection.cancelled_caught
         assert len(await broker.pop("q")) == 1
