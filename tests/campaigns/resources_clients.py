@@ -180,7 +180,8 @@ async def slow_clients(folder: Path, small: bool, report: Report) -> None:
                 "headers": b"POST /api/v1/push HTTP/1.1\r\nhost: 127.0.0.1\r\n",
                 "headers of another route": b"GET /api/v1/analytics HTTP/1.1\r\nhost: 127.0.0.1\r\n",
                 "body": b"POST /api/v1/push HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 1000\r\n\r\n",
-                "body of another route": b"POST /api/v1/configure HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 1000\r\n\r\n",
+                "body of another route": b"POST /api/v1/configure HTTP/1.1\r\nhost: 127.0.0.1\r\n"
+                b"content-length: 1000\r\n\r\n",
                 "chunks": b"POST /api/v1/push HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n3e8\r\n",
             }
             lasted: dict[str, float] = {}
