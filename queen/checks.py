@@ -35,6 +35,18 @@ def check_whole(value: object, where: str, low: int, high: int) -> None:
         raise Invalid(where, f"must be from {low} to {high}")
 
 
+def check_seconds(value: object, where: str) -> float:
+    """A span in seconds, as a float; infinity is one, NaN, which no clock reaches, is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Invalid(where, f"must be a number of seconds, is {type(value).__name__}")
+    if value != value:
+        raise Invalid(where, "must be a number of seconds, is NaN")
+    try:
+        return float(value)
+    except OverflowError:
+        raise Invalid(where, "is too large a number") from None
+
+
 def check_caller(caller: Caller) -> None:
     """Who asks (X1)."""
     if type(caller.who) is not str or type(caller.request) is not bytes:
