@@ -53,6 +53,17 @@ JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a t
 KEYS = click.option("--encryption-key-file", "key_file", default="", help="to open encrypted payloads with")
 
 
+class NumberRange(click.FloatRange):
+    """A number in a range, which NaN is not: it compares with no bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or wrong usage."""
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
 def times(command: Command) -> Command:
     command = click.option("--to", "until", help="up to then")(command)
     return click.option("--from", "since", help=f"from then on: {FORMS}")(command)
