@@ -23,6 +23,7 @@ from queen.checks import (
     check_caller,
     check_pop,
     check_scope,
+    check_seconds,
     check_transaction,
     check_whole,
     checked,
@@ -166,6 +167,7 @@ class Broker(Succession):
         check_scope(*scope)
         check_pop(wanted.group, wanted.batch, wanted.partitions, wanted.worker, wanted.subscription_mode)
         check_caller(caller)
+        seconds = check_seconds(timeout, "timeout")
         request = PopRequest(
             scope,
             wanted.group,
@@ -180,7 +182,7 @@ class Broker(Succession):
             from_at=instant_of(wanted.subscription_from),
         )
         engine = self._running()
-        longest = min(max(float(timeout), 0.0), MAX_WAIT_S)
+        longest = min(max(seconds, 0.0), MAX_WAIT_S)
         found = None if wanted.queue is None else engine.core.catalogue.queues.get(wanted.queue)
         if found is not None and found.options.max_wait_time_seconds:
             longest = min(longest, found.options.max_wait_time_seconds)  # O6
@@ -269,7 +271,7 @@ class Broker(Succession):
         self, operations: Sequence[Sequence[NewMessage] | Acknowledgement], *, caller: Caller = _LIBRARY
     ) -> list[list[Receipt] | Settlement]:
         """Pushes (each a sequence of messages) and acknowledgements, all in one commit or nothing of them; what became
-        of each stands at its place.
+        of each stands at its place. Queues and partitions are made ahead, and stay where the rest is refused.
 
         Raises `TransactionRefused` where an acknowledgement would be refused, and what `push_many` raises. Cancelled:
         as for `push`. Consuming, processing and producing is exactly once with it, if what is pushed has

@@ -11,7 +11,7 @@ import msgspec
 from queen.commands import Status
 from queen.errors import Conflict, Invalid, NotFound, TooLarge
 from queen.messages import Acknowledgement, Caller, Message, NewMessage
-from queen.names import check_name, is_known_name, name_fault, parse_instant
+from queen.names import check_instant, check_name, is_known_name, name_fault, parse_instant
 from queen.rawjson import MAX_NESTING, check_escapes, check_nesting
 from queen.rawjson import check as check_json
 from queen.replies import Settlement
@@ -33,6 +33,18 @@ def check_whole(value: object, where: str, low: int, high: int) -> None:
         raise Invalid(where, f"must be a whole number, is {type(value).__name__}")
     if not low <= value <= high:
         raise Invalid(where, f"must be from {low} to {high}")
+
+
+def check_seconds(value: object, where: str) -> float:
+    """A span in seconds, as a float; infinity is one, NaN, which no clock reaches, is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Invalid(where, f"must be a number of seconds, is {type(value).__name__}")
+    if value != value:
+        raise Invalid(where, "must be a number of seconds, is NaN")
+    try:
+        return float(value)
+    except OverflowError:
+        raise Invalid(where, "is too large a number") from None
 
 
 def check_caller(caller: Caller) -> None:
@@ -161,8 +173,8 @@ def instant_of(subscription_from: int | str | None) -> int:
     """G2: where a group begins, in µs; 0 where no instant says so."""
     if subscription_from is None or subscription_from == "now":
         return 0
-    if isinstance(subscription_from, int):
-        return subscription_from
+    if not isinstance(subscription_from, str):
+        return check_instant(subscription_from, "subscriptionFrom")
     try:
         return parse_instant(subscription_from)
     except ValueError:

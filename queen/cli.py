@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from queen.broker import Broker
-from queen.cli_audit import COMMANDS
+from queen.cli_audit import COMMANDS, NumberRange
 from queen.cli_backup import backup_command, restore_command
 from queen.cli_keys import encryption_keys, keys
 from queen.cli_resend import resend_command
@@ -70,7 +70,7 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
     elif setting.kind == "integer":
         kind = click.IntRange(int(setting.low), int(setting.high))
     elif setting.kind == "number":
-        kind = click.FloatRange(setting.low, setting.high)
+        kind = NumberRange(setting.low, setting.high)
     elif setting.kind == "boolean":
         kind = click.BOOL
         flag = f"{flag}/--no-{flag.removeprefix('--')}"

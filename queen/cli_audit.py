@@ -20,7 +20,7 @@ from queen.audit.biography import history as lives_of
 from queen.audit.differences import difference
 from queen.audit.figures_then import overview_then, queue_then
 from queen.audit.happenings import TYPES
-from queen.audit.reading import Moment, Past, moment_at, seq_at
+from queen.audit.reading import Moment, Past, check_there, moment_at, seq_at
 from queen.audit.replaying import Replay, Wanted
 from queen.audit.restoring import world_at
 from queen.audit.times import FORMS, parse_time
@@ -51,6 +51,17 @@ DATA = click.option(
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table")
 KEYS = click.option("--encryption-key-file", "key_file", default="", help="to open encrypted payloads with")
+
+
+class NumberRange(click.FloatRange):
+    """A number in a range, which NaN is not: it compares with no bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or wrong usage."""
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
 
 
 def times(command: Command) -> Command:
@@ -89,8 +100,16 @@ def end(sentence: str, code: int) -> NoReturn:
 
 
 def moment(past: Past, text: str | None, where: str) -> Moment:
-    """What an option asks for; the last record there is, without one. Raises `Invalid`."""
-    return moment_at(past, parse_time(text or "now", now(), where))
+    """What an option asks for; the last record there is, without one. Raises `Invalid`, also for a record that is yet
+    to come."""
+    when = parse_time(text or "now", now(), where)
+    check_there(past, when, where)
+    return moment_at(past, when)
+
+
+def _last(past: Past, text: str | None) -> int | None:
+    """The number of the last record that `--to` lets through, which may be yet to come; None without one."""
+    return None if text is None else moment_at(past, parse_time(text, now(), "--to")).seq
 
 
 def before(past: Past, text: str | None) -> int:
@@ -161,11 +180,10 @@ def replay(
         ring = encryption_keys(Settings(encryption_key_file=key_file)) if payloads else None
         stream = Replay(past, Wanted(**filters), before(past, since), ring=ring)
         lines = lines_of(shape)
-        last = None if until is None else moment(past, until, "--to").seq
-        _print(lines, stream, last)
+        _print(lines, stream, _last(past, until))
         while follow:
             Event().wait(FOLLOW_S)
-            _print(lines, stream, None if until is None else moment(past, until, "--to").seq)
+            _print(lines, stream, _last(past, until))
 
 
 def _print(lines: Lines, stream: Replay, until: int | None) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from queen.audit.choosing import Choice, choose
 from queen.audit.times import FORMS, parse_time
-from queen.cli_audit import DATA, JSON, KEYS, WRONG, end, moment, now, reading, times
+from queen.cli_audit import DATA, JSON, KEYS, WRONG, NumberRange, end, moment, now, reading, times
 from queen.cli_keys import encryption_keys
 from queen.cli_tables import progress
 from queen.commands import Status
@@ -37,7 +37,7 @@ _URL: Final = "http://127.0.0.1:6632"
 )
 @click.option("--to-queue", help="the queue to push into; without it, the one that each was in")
 @click.option("--token", envvar="QUEEN_TOKEN", show_envvar=True, help="that lets push, where the server asks for one")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="messages a second at most")
+@click.option("--rate", type=NumberRange(min=0, min_open=True), help="messages a second at most")
 @click.option(
     "--run", help=f"a name for this: under one name, nothing is pushed twice  [default: --to-queue or {AGAIN}]"
 )

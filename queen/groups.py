@@ -6,12 +6,10 @@ from queen.actors import census
 from queen.actors.engine import Engine
 from queen.actors.removal import delete_group
 from queen.checks import check_caller
-from queen.errors import Invalid
 from queen.messages import Caller, GroupStatus
-from queen.names import check_name
+from queen.names import check_instant, check_name
 
 _LIBRARY = Caller()
-_LAST = 2**62
 
 
 class Groups:
@@ -50,6 +48,6 @@ class Groups:
         if group is not None:
             check_name(group, "group")
         check_name(queue, "queue")
-        if timestamp is not None and (type(timestamp) is not int or not -_LAST < timestamp < _LAST):
-            raise Invalid("timestamp", "must be an instant in µs")
+        if timestamp is not None:
+            check_instant(timestamp, "timestamp")
         return await census.seek(self._running(), group, queue, timestamp, caller)

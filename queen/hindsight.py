@@ -10,11 +10,12 @@ from typing import TypeVar
 import trio
 
 from queen.actors.engine import Engine
-from queen.audit.reading import Moment, Past, moment_at
+from queen.audit.reading import Moment, Past, check_there, moment_at
 from queen.audit.restoring import Progress, world_at
 from queen.audit.times import When, parse_time
 from queen.audit.world import World
-from queen.errors import Unavailable
+from queen.errors import Invalid, Unavailable
+from queen.names import check_instant, instant_text
 
 T = TypeVar("T")
 
@@ -31,11 +32,15 @@ class Hindsight:
 
     async def at(self, when: int | str, question: Callable[[Past, World, Moment], T]) -> T:
         """The answer of `question(past, world, moment)`, where `world` is as everything was at the instant `when`: µs,
-        or a text as `queen.audit.times` reads it. Raises `Invalid`."""
+        or a text as `queen.audit.times` reads it. Raises `Invalid`, also for what is yet to come."""
         clock = self._running().core.clock
-        then = When(when) if isinstance(when, int) else parse_time(when, clock.now() + clock.shift(), "at")
+        now = clock.now() + clock.shift()
+        then = parse_time(when, now, "at") if isinstance(when, str) else When(check_instant(when, "at"))
+        if then.at > now:
+            raise Invalid("at", f"lies in the future; it is {instant_text(now)}")
 
         def answer(past: Past, go_on: Progress) -> T:
+            check_there(past, then, "at")
             moment = moment_at(past, then)
             return question(past, world_at(past, moment, go_on), moment)
 

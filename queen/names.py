@@ -24,6 +24,10 @@ DEFAULT_GROUP = 0
 
 _LAST_DIGITS = [f"{number:03x}" for number in range(0x1000)]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+FIRST_INSTANT = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+LAST_INSTANT = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+"""What can be spelled: the years 1 to 9999 in UTC."""
 
 
 def name_fault(text: str) -> str | None:
@@ -70,16 +74,33 @@ def check_name(text: str, where: str) -> str:
 
 
 def instant_text(at: int) -> str:
-    """ISO 8601 in UTC with milliseconds and a trailing Z (N4), cut off below the millisecond."""
+    """ISO 8601 in UTC with milliseconds and a trailing Z (N4), cut off below the millisecond.
+
+    Every number has a spelling: one outside the years 1 to 9999, as old records may hold, that of the nearest end."""
+    if not FIRST_INSTANT <= at <= LAST_INSTANT:
+        at = max(FIRST_INSTANT, min(at, LAST_INSTANT))
     return (_EPOCH + timedelta(milliseconds=at // MILLISECOND)).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def parse_instant(text: str) -> int:
-    """Read an ISO 8601 time, UTC where it names no zone; raise `ValueError` if it is none."""
+    """Read an ISO 8601 time, UTC where it names no zone; raise `ValueError` if it is none, or if in UTC it lies outside
+    the years 1 to 9999."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    at = (moment - _EPOCH) // _MICROSECOND
+    if not FIRST_INSTANT <= at <= LAST_INSTANT:
+        raise ValueError("lies outside the years 1 to 9999 of UTC")
+    return at
+
+
+def check_instant(at: object, where: str) -> int:
+    """Return `at` if it is an instant in µs that can be spelled; raise `Invalid` naming `where` otherwise."""
+    if type(at) is not int:
+        raise Invalid(where, f"must be an instant in µs, is {type(at).__name__}")
+    if not FIRST_INSTANT <= at <= LAST_INSTANT:
+        raise Invalid(where, "lies outside the years 1 to 9999 of UTC")
+    return at
 
 
 def uuid_text(number: int) -> str:

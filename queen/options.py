@@ -53,7 +53,14 @@ OPTIONS: Final = {
         Option("leaseTime", "integer", "s", "how long a popped message stays with its consumer", low=1),
         Option("retryLimit", "integer", "", "how often a failed message is tried again; 0: never"),
         Option("retryDelay", "integer", "ms", "wait before a failed message is available again"),
-        Option("retryBackoff", "number", "", "factor on retryDelay for each further retry", low=1, high=1000),
+        Option(
+            "retryBackoff",
+            "number",
+            "",
+            f"factor on retryDelay for each further retry; the delay is {_MAX_SPAN} ms at most",
+            low=1,
+            high=1000,
+        ),
         Option(
             "priority",
             "integer",

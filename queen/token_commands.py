@@ -9,7 +9,7 @@ import click
 
 from queen.clock import SystemClock
 from queen.errors import Invalid, NotFound
-from queen.names import SECOND, instant_text, parse_instant
+from queen.names import SECOND, check_instant, instant_text, parse_instant
 from queen.settings import DEFAULTS
 from queen.tokens import FILE_NAME, Role, Token, add_token, digest_of, new_token, read_tokens, revoke_token
 
@@ -85,9 +85,9 @@ def _end(text: str, now: int) -> int:
     span = _SPAN.fullmatch(text)
     try:
         end = now + int(span[1]) * _UNITS[span[2]] * SECOND if span else parse_instant(text)
-        instant_text(end)  # so that it can be shown
-    except (ValueError, OverflowError):
+    except ValueError:
         raise Invalid("--expires", "must be a span such as 90m, 12h or 30d, or an ISO 8601 time") from None
+    check_instant(end, "--expires")
     if end <= now:
         raise Invalid("--expires", "lies in the past")
     return end

@@ -207,7 +207,7 @@ class PartitionActor:
         the record carries: for a push, what keeps createdAt from running backwards (N4)."""
         if not decision.events:
             return shift
-        events = self._with_joins(decision.events)
+        events = self._with_joins(decision.events, caller)
         for event in decision.events:
             if isinstance(event, MessagesPushed):
                 shift = self.state.latest_shown - now
@@ -333,7 +333,7 @@ class PartitionActor:
             return max(shift, self.state.latest_shown - now)
         return shift
 
-    def _with_joins(self, events: tuple[Event, ...]) -> Sequence[Any]:
+    def _with_joins(self, events: tuple[Event, ...], caller: Caller) -> Sequence[Any]:
         if not self.unrecorded:
             return events
         result: list[Event] = []
@@ -342,7 +342,7 @@ class PartitionActor:
             if group in self.unrecorded:
                 found = _group(self.slot, group)
                 if not found.recorded:
-                    self._core.record_catalogue(group_started(self.slot.queue, found), _SERVER)
+                    self._core.record_catalogue(group_started(self.slot.queue, found), caller)
                 result.append(GroupJoined(group, self.unrecorded.pop(group)))
             result.append(event)
         return result

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from queen.audit.times import When
-from queen.errors import ChainBroken
+from queen.errors import ChainBroken, Invalid
 from queen.store.chain import follow
 from queen.store.format import ORIGIN, Record, digest_of, partition_of, unpack
 from queen.store.journal import Reading
@@ -86,8 +86,14 @@ def seq_at(past: Past, at: int) -> int:
     return last
 
 
+def check_there(past: Past, when: When, where: str) -> None:
+    """Raise `Invalid` naming `where` for a record that is yet to come."""
+    if when.seq is not None and when.seq > past.head:
+        raise Invalid(where, f"there is no record {when.seq}; the last one is {past.head}")
+
+
 def moment_at(past: Past, when: When) -> Moment:
-    """The moment that was asked for; a record that is yet to come is the last one there is."""
+    """The moment that was asked for; a record that is yet to come is the last one there is, see `check_there`."""
     if when.seq is None:
         return Moment(seq_at(past, when.at), when.at)
     seq = min(when.seq, past.head)

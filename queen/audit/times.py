@@ -5,7 +5,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import Final, NamedTuple
 
 from queen.errors import Invalid
-from queen.names import SECOND, parse_instant
+from queen.names import SECOND, check_instant, parse_instant
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGO = re.compile(r"-(?:\d+(?:\.\d+)?[smhdw])+")
@@ -31,10 +31,10 @@ def parse_time(text: str, now: int, where: str = "time", zone: tzinfo = UTC) -> 
         return When(now)
     if match := _SEQ.fullmatch(stripped):
         return When(seq=int(match[1]))
-    if _AGO.fullmatch(stripped):
-        ago = sum(round(float(count) * _UNITS[unit] * SECOND) for count, unit in _SPAN.findall(stripped))
-        return When(now - ago)
     try:
+        if _AGO.fullmatch(stripped):
+            ago = sum(round(float(count) * _UNITS[unit] * SECOND) for count, unit in _SPAN.findall(stripped))
+            return When(check_instant(now - ago, where))
         moment = datetime.fromisoformat(stripped)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=zone)

@@ -126,6 +126,11 @@ class Access:
         self._local = all(map(is_loopback, addresses))
 
     @property
+    def fault(self) -> str | None:
+        """Why nobody gets in, None where tokens can be read."""
+        return self._fault
+
+    @property
     def local(self) -> bool:
         """Whether only this machine can reach the server."""
         return self._local

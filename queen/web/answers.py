@@ -76,6 +76,7 @@ class Health(Body):
     uptime: str
     connections: Count
     stats: HealthStatistics
+    reason: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Readiness(Body):

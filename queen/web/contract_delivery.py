@@ -91,7 +91,8 @@ DELIVERY: Final = (
         },
         refuses=(429,),
         about=f"1 to {MAX_BATCH} messages, all or none. A transactionId that is there already: `duplicate`, nothing "
-        "stored; so a push can be repeated safely. Queues and partitions come into being as needed.",
+        "stored; so a push can be repeated safely. Queues and partitions come into being as needed, ahead of "
+        "the messages: a push that is refused (429, 503, 507) may leave those that it names behind, empty.",
         links=PUSHED,
         role=Role.WRITE,
     ),
@@ -184,7 +185,8 @@ DELIVERY: Final = (
             ]
         },
         refuses=(429,),
-        about="All operations or none. Where an acknowledgement would be refused, nothing is done: `success` is false.",
+        about="All operations or none. Where an acknowledgement would be refused, no message is pushed or settled: "
+        "`success` is false. Queues and partitions that the pushes name may be there all the same, empty.",
         role=Role.WRITE,
     ),
 )

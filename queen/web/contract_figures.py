@@ -17,7 +17,7 @@ YAML: Final = "application/yaml"
 AT: Final = Parameter(
     "at",
     {"type": "string"},
-    "As it was at that instant: an ISO 8601 time, `-5m`, or a record's number as `#123`.",
+    "As it was at that instant: an ISO 8601 time, `-5m`, or a record's number as `#123`. What is yet to come is 400.",
 )
 
 RESOURCES: Final = (
@@ -145,7 +145,8 @@ SERVER: Final = (
         "The server",
         "Whether it takes work",
         {200: answers.Readiness, 503: answers.Readiness},
-        about="A full disk is 200 with `store` `full`: acknowledgements must get through.",
+        about="A full disk is 200 with `store` `full`: acknowledgements must get through. Tokens that can't be read "
+        "are 503: nobody gets in.",
         role=None,
     ),
     Operation(

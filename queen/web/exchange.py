@@ -19,7 +19,8 @@ CLOSE: Final = (b"connection", b"close")
 CORS: Final[Headers] = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"GET, POST, PUT, DELETE, OPTIONS"),
-    (b"access-control-allow-headers", b"Content-Type, Authorization"),
+    (b"access-control-allow-headers", b"Content-Type, Authorization, Queen-Worker"),
+    (b"access-control-expose-headers", b"Queen-Blocked, Retry-After"),
     (b"access-control-max-age", b"86400"),
 ]
 """On every answer (W3), those included that never reach a route."""

@@ -31,7 +31,8 @@ ANYWHERE: Final[dict[str, str]] = {
     "pending": "Messages that wait for their first or next delivery, for whatever reason they wait.",
     "priority": "The queue's `priority`.",
     "processing": "Messages that are with a consumer.",
-    "retryCount": "How many attempts have failed so far, ended leases among them.",
+    "retryCount": "How many attempts have failed so far, ended leases among them. The last one isn't counted: at the "
+    "limit it stays `retryLimit`.",
     "task": "A second name by which queues are gathered, null where the queue has none.",
     "traceId": "As it was pushed; null where none was.",
     "transactionId": "The message's name, unique in the whole server.",
@@ -60,7 +61,8 @@ _GROUPED: Final[dict[str, dict[str, str]]] = {
         "status": "`completed`: done with. `failed`: the attempt counts; the message is delivered again, `retryLimit` "
         "times at most, and then is `failed` for good, or a dead letter where `dlqAfterMaxRetries` is on. `retry`: "
         "given back and delivered again, not counted. `dead_letter`: to the dead letters at once.",
-        "error": "Why it failed; its first 4,096 characters are kept and shown as `errorMessage`.",
+        "error": "Why it failed. Its first 4,096 characters are kept in the message's history and shown as "
+        "`errorMessage`, whatever the status: with `completed` as well.",
         "leaseId": "The lease under which you got the message. Where the message has gone to somebody else meanwhile, "
         "409. Left out: not looked at.",
         "consumerGroup": "The group that got the message. Left out: the default group.",
@@ -185,6 +187,7 @@ _GROUPED: Final[dict[str, dict[str, str]]] = {
     "Health": {
         "status": "`unhealthy` while the server starts, stops or can't write.",
         "connections": "Open connections.",
+        "reason": "Why nobody gets in; absent but where the tokens can't be read.",
     },
     "HealthStatistics": {
         "requests": "HTTP requests.",

@@ -1,5 +1,7 @@
 """Whether the server is well, and the few counts that only the edge can know."""
 
+from collections.abc import Callable
+
 import trio
 
 from queen.broker import Broker
@@ -9,9 +11,10 @@ from queen.web.exchange import Answer, Asked
 
 class Traffic:
     """What the edge counts: requests, open connections (`sockets`: WebSockets among them), requests in flight;
-    `answers` by route and status; and whether the server stops."""
+    `answers` by route and status; whether the server stops; and `locked`, why nobody gets in, where that is so."""
 
-    def __init__(self) -> None:
+    def __init__(self, locked: Callable[[], str | None] = lambda: None) -> None:
+        self.locked = locked
         self.started_at = trio.current_time()
         self.requests = 0
         self.connections = 0
@@ -62,7 +65,9 @@ async def compact(broker: Broker, asked: Asked) -> Answer:
 
 
 async def health(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
-    """`GET /health`: 200 while everything works, else 503 in the same shape."""
+    """`GET /health`: 200 while everything works, else 503 in the same shape.
+
+    Tokens that can't be read are 200 with a `reason`: it is not a new start that mends them."""
     found = broker.health()
     sound = found.status == "healthy" and broker.ready and not traffic.draining
     uptime = traffic.uptime
@@ -80,14 +85,25 @@ async def health(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
             "pool": {"total": found.pool.total, "idle": found.pool.idle, "waiting": found.pool.waiting},
         },
     }
+    locked = traffic.locked()
+    if locked is not None:
+        content["reason"] = _nobody(locked)
     return render.document(content, 200 if sound else 503)
 
 
 async def ready(broker: Broker, traffic: Traffic, asked: Asked) -> Answer:
-    """`GET /health/ready`: 200 while work is taken, 503 while the server starts or stops, or the store can't write.
+    """`GET /health/ready`: 200 while work is taken, 503 while the server starts or stops, the store can't write, or the
+    tokens can't be read.
 
     Full is not among them: acknowledgements must get through then, or there will never be room again (W4)."""
     found = broker.readiness()
     status = "stopping" if traffic.draining else found.status
-    content = {"ready": status == "ready", "status": status, "store": found.store, "reason": found.reason}
+    reason, locked = found.reason, traffic.locked()
+    if status == "ready" and locked is not None:
+        status, reason = "failed", _nobody(locked)
+    content = {"ready": status == "ready", "status": status, "store": found.store, "reason": reason}
     return render.document(content, 200 if status == "ready" else 503)
+
+
+def _nobody(fault: str) -> str:
+    return f"nobody gets in, since the tokens can't be read: {fault}"

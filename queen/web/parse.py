@@ -161,8 +161,8 @@ def target(text: bytes) -> int | None:
         raise Invalid("toEnd", "does not go with timestamp")
     try:
         return parse_instant(wanted.timestamp)
-    except (ValueError, OverflowError):
-        raise Invalid("timestamp", "must be an ISO 8601 time") from None
+    except ValueError:
+        raise Invalid("timestamp", "must be an ISO 8601 time in the years 1 to 9999 of UTC") from None
 
 
 def integer(query: Mapping[str, str], name: str, default: int) -> int:
@@ -205,8 +205,8 @@ def subscription_from(query: Mapping[str, str]) -> int | str | None:
         return start
     try:
         return parse_instant(start)
-    except (ValueError, OverflowError):
-        raise Invalid("subscriptionFrom", "must be now or an ISO 8601 time") from None
+    except ValueError:
+        raise Invalid("subscriptionFrom", "must be now or an ISO 8601 time in the years 1 to 9999 of UTC") from None
 
 
 def _named(fault: str) -> Invalid:

@@ -49,7 +49,7 @@ async def serve(
     access.open()
     tls = tls_context(settings)
     listeners = await open_listeners(settings, access)
-    traffic = Traffic()
+    traffic = Traffic(lambda: access.fault)
     config = _hypercorn_config(settings)
     context = WorkerContext(None)
     callers = Callers()

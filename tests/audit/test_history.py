@@ -14,7 +14,10 @@ from click.testing import CliRunner, Result
 from queen.audit.biography import history
 from queen.audit.happenings import TYPES
 from queen.cli import main
-from queen.errors import NotFound
+from queen.errors import Invalid, NotFound
+from queen.messages import Caller
+from queen.names import FIRST_INSTANT, LAST_INSTANT, instant_text
+from queen.opening import open_broker
 from queen.store.beside import Beside
 from queen.store.journal import Table
 from queen.store.lmdb_journal import LmdbJournal
@@ -172,3 +175,43 @@ def test_help_has_an_example(command: str) -> None:
     done = _command(command, "--help")
     assert "Example" in done.output
     assert f"queen {command}" in done.output
+
+
+@pytest.mark.parametrize("from_at", [-(2**63), FIRST_INSTANT - 1, LAST_INSTANT + 1, 2**63 - 1])
+async def test_a_record_with_an_instant_that_nobody_can_spell_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_at: int
+) -> None:
+    """Earlier versions let a group begin at such an instant (G2); `replay` and the history of every message tell it."""
+    monkeypatch.setattr("queen.broker.instant_of", lambda start: from_at)
+    async with open_broker(tmp_path) as broker:
+        await broker.push("q", 1, transaction_id="m")
+        await broker.pop("q", group="g")
+        (life,) = await broker.messages.history("m")
+    started = [event for event in _replayed(tmp_path) if event["type"] == "group_started"]
+    assert [event["availableAt"] for event in started] == [instant_text(from_at)]
+    assert life.steps[0].type == "pushed"
+
+
+@pytest.mark.parametrize("at", [FIRST_INSTANT - 1, LAST_INSTANT + 1, 2**63, True, 1.5])
+async def test_no_instant_enters_that_nobody_can_spell(tmp_path: Path, at: Any) -> None:
+    async with open_broker(tmp_path) as broker:
+        await broker.push("q", 1)
+        for asked in (
+            lambda: broker.pop("q", group="g", subscription_from=at),
+            lambda: broker.groups.seek(None, "q", at),
+            lambda: broker.statistics.overview(at=at),
+        ):
+            with pytest.raises(Invalid):
+                await asked()
+    assert [event["type"] for event in _replayed(tmp_path)] == ["queue_created", "partition_created", "pushed"]
+
+
+@pytest.mark.parametrize("start", [None, "now"])
+async def test_a_group_is_started_by_who_asked_first(tmp_path: Path, start: str | None) -> None:
+    """X1: also where nothing says where it is to start, so that it is recorded with its first delivery alone."""
+    async with open_broker(tmp_path) as broker:
+        await broker.push("q", 1)
+        asker = Caller("10.0.0.7", b"asked")
+        await broker.pop("q", group="g", subscription_from=start, caller=asker)
+    (started,) = [event for event in _replayed(tmp_path) if event["type"] == "group_started"]
+    assert (started["who"], started["request"]) == ("10.0.0.7", b"asked".hex())

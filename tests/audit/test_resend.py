@@ -253,6 +253,7 @@ def test_new_names_are_legal_and_differ(name: str, run: str) -> None:
         (("--url", "ftp://x"), 2, "--url"),
         (("--status", "fine"), 2, "--status"),
         (("--rate", "0"), 2, "--rate"),
+        (("--rate", "nan"), 2, "--rate"),
     ],
 )
 def test_what_makes_no_sense_is_named(recorded: Path, arguments: tuple[str, ...], exit_code: int, word: str) -> None:

@@ -80,7 +80,7 @@ def test_only_health_is_open_and_what_changes_is_not_for_readers() -> None:
     assert {path for (_, path), role in roles.items() if role is None} == set(OPEN)
     for (method, path), role in roles.items():
         if role is not None:
-            assert (role is Role.READ) == (method == "GET" and "/pop" not in path), path
+            assert (role is Role.READ) == (method == "GET" and "/v1/pop" not in path), path
     admin = {path for (_, path), role in roles.items() if role is Role.ADMIN}
     assert admin == {
         "/api/v1/configure",
@@ -243,7 +243,11 @@ async def test_nobody_gets_in_while_the_file_is_bad(closed: Closed, harm: str) -
             closed.file.mkdir()
     assert "nobody gets in" in await until(closed, Role.ADMIN, 503)
     client = await closed.connect()
-    assert (await client.request("GET", "/health")).status == 200
+    health = await client.request("GET", "/health")
+    assert (health.status, "the tokens can't be read: " in health.json["reason"]) == (200, True)
+    ready = await client.request("GET", "/health/ready")
+    assert (ready.status, ready.json["ready"], ready.json["status"]) == (503, False, "failed")
+    assert ready.json["reason"] == health.json["reason"]
     if harm == "folder":
         closed.file.rmdir()
     draft = closed.file.with_name("sound")
@@ -251,6 +255,8 @@ async def test_nobody_gets_in_while_the_file_is_bad(closed: Closed, harm: str) -
     draft.chmod(0o600)
     draft.rename(closed.file)
     await until(closed, Role.ADMIN, 204)
+    assert "reason" not in (await client.request("GET", "/health")).json
+    assert (await client.request("GET", "/health/ready")).status == 200
 
 
 async def test_without_any_token_left_nobody_gets_in(closed: Closed) -> None:

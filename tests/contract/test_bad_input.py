@@ -188,6 +188,7 @@ WRONG_BODIES = [
 ]
 
 POP = "/api/v1/pop/queue/q"
+OVERVIEW = "/api/v1/resources/overview"
 
 WRONG_POPS = [
     (f"{POP}?batch=0", "batch: must be from 1 to 1000"),
@@ -218,6 +219,12 @@ WRONG_POPS = [
     (f"{POP}?subscriptionMode=old", "subscriptionMode: must be one of all, new"),
     (f"{POP}?subscriptionFrom=yesterday", "subscriptionFrom: must be now or an ISO 8601 time"),
     (f"{POP}?subscriptionFrom=", "subscriptionFrom: must be now or an ISO 8601 time"),
+    (f"{POP}?subscriptionFrom=0001-01-01T00:00:00%2B00:01", "subscriptionFrom: must be now or an ISO 8601 time in the"),
+    (f"{POP}?subscriptionFrom=9999-12-31T23:59:59-14:00", "subscriptionFrom: must be now or an ISO 8601 time in the"),
+    (f"{OVERVIEW}?at=0001-01-01T00:00:00%2B14:00", "at: must be an ISO 8601 time"),
+    (f"{OVERVIEW}?at=9999-12-31T23:59:59-14:00", "at: must be an ISO 8601 time"),
+    (f"{OVERVIEW}?at=-99999999999999h", "at: lies outside the years 1 to 9999"),
+    (f"{OVERVIEW}?at=-{'9' * 400}h", "at: must be an ISO 8601 time"),
     (f"{POP}?workerId=%0A", "workerId: must not contain control characters"),
     (f"{POP}?%ff=1", "query: is not valid UTF-8"),
     (f"{POP}?other=%c3%28", "other: is not valid UTF-8"),

@@ -99,7 +99,10 @@ def test_a_foreign_folder_is_named(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 
 
-@pytest.mark.parametrize("arguments", [("--port", "70000"), ("--max-body", "0"), ("--log-level", "x"), ("--nothing",)])
+@pytest.mark.parametrize(
+    "arguments",
+    [("--port", "70000"), ("--max-body", "0"), ("--log-level", "x"), ("--nothing",), ("--write-time", "nan")],
+)
 def test_wrong_settings_are_refused(arguments: tuple[str, ...]) -> None:
     result = CliRunner().invoke(main, ["serve", *arguments])
     assert result.exit_code == 2

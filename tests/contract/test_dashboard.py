@@ -365,3 +365,10 @@ def test_every_event_of_the_page_can_be_sent() -> None:
         "events.dropped",
         "error",
     }
+
+
+async def test_where_no_token_is_needed_one_is_passed_over_in_silence(server: Server) -> None:
+    socket = await dashboard(await server.connect())
+    await socket.say({"type": "authenticate", "token": "whatever"})
+    await socket.say({"type": "subscribe"})
+    assert (await socket.told())["event"] == "subscribed"

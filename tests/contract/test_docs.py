@@ -9,6 +9,7 @@ from importlib.resources import files
 import pytest
 import trio
 
+from queen.web.dashboard import TOKEN_TIME
 from queen.web.manual import rendered
 from queen.web.openapi import OPERATIONS, document
 from tests.contract.client import Client
@@ -136,3 +137,11 @@ async def test_the_host_is_not_trusted(client: Client) -> None:
     assert b"<script>" not in reply.body
     if reply.status == 200:
         assert b"curl -s http://localhost:6632/" in reply.body
+
+
+def test_they_say_how_long_a_websocket_waits_for_its_token() -> None:
+    """W3."""
+    for name in ("docs.html", "asyncapi.yaml"):
+        text = files("queen.web").joinpath("static", name).read_text(encoding="utf-8")
+        assert "authenticate" in text
+        assert f"within {TOKEN_TIME:.0f} seconds" in " ".join(text.split()), name

@@ -13,7 +13,8 @@ from tests.contract.reply import Reply
 CORS = {
     "access-control-allow-origin": "*",
     "access-control-allow-methods": "GET, POST, PUT, DELETE, OPTIONS",
-    "access-control-allow-headers": "Content-Type, Authorization",
+    "access-control-allow-headers": "Content-Type, Authorization, Queen-Worker",
+    "access-control-expose-headers": "Queen-Blocked, Retry-After",
     "access-control-max-age": "86400",
 }
 

@@ -134,6 +134,8 @@ async def test_seeking_by_time_begins_with_what_was_pushed_then(client: Client) 
         ({}, "timestamp"),
         ({"toEnd": False}, "timestamp"),
         ({"timestamp": "never"}, "timestamp"),
+        ({"timestamp": "0001-01-01T00:00:00+00:01"}, "timestamp"),
+        ({"timestamp": "9999-12-31T23:59:59-14:00"}, "timestamp"),
         ({"timestamp": 5}, "timestamp"),
         ({"timestamp": "2020-01-01", "toEnd": True}, "toEnd"),
         ({"toEnd": "yes"}, "toEnd"),

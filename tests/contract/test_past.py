@@ -88,6 +88,15 @@ async def test_what_is_no_time(orders: Client, at: str) -> None:
         assert reply.json["error"].startswith("at: must be an ISO 8601 time")
 
 
+@pytest.mark.parametrize(
+    ("at", "why"), [("%23999999", "there is no record 999999; the last one is "), ("2999-01-01", "lies in the future")]
+)
+async def test_what_is_yet_to_come(orders: Client, at: str, why: str) -> None:
+    for path in ("queues", "queues/orders", "overview"):
+        reply = await orders.request("GET", f"/api/v1/resources/{path}?at={at}")
+        assert (reply.status, reply.error.startswith(f"at: {why}")) == (400, True), reply
+
+
 async def test_a_queue_that_was_not_there_then(orders: Client) -> None:
     assert (await orders.request("GET", "/api/v1/resources/queues/orders?at=2020-01-01")).status == 404
 

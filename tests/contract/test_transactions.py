@@ -144,3 +144,20 @@ async def test_what_is_malformed(client: Client, operations: object, where: str)
     assert reply.status == 400
     assert reply.error.startswith(f"{where}:"), reply.error
     assert await listed(client) == []
+
+
+async def test_a_refused_push_leaves_at_most_empty_queues(client: Client) -> None:
+    """P1: of messages, all or none; queues and partitions are made ahead, as the manual and OpenAPI say."""
+    await client.request("POST", "/api/v1/configure", {"queue": "full", "options": {"maxSize": 1}})
+    await client.push("full", 1)
+    items = [{"queue": "new", "transactionId": "a"}, {"queue": "full", "transactionId": "b"}]
+    for reply in (
+        await transact(client, push(*items)),
+        await client.request("POST", "/api/v1/push", {"items": items}),
+    ):
+        assert reply.status == 429
+    assert await listed(client, "queue=new") == []
+    assert len(await listed(client, "queue=full")) == 1
+    paths = (await client.request("GET", "/openapi.json")).json["paths"]
+    for route in ("push", "transaction"):
+        assert "empty" in paths[f"/api/v1/{route}"]["post"]["description"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from queen import Acknowledgement, Caller, Invalid, NewMessage
+from queen import Acknowledgement, Caller, Invalid, NewMessage, open_broker
 from queen.events import MessagesPushed
 from queen.store.format import ORIGIN, pack
 from queen.store.memory_journal import MemoryJournal
@@ -66,3 +66,13 @@ def test_a_record_that_no_start_could_read_is_not_packed() -> None:
     event = MessagesPushed(1, bytes(16), (4,), delays_s=(1.5,))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="Expected"):
         pack(1, ORIGIN, 0, 1, 0, "", b"", [event], [b"null"])
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), "1", True, None, 10**400])
+async def test_a_span_that_is_none_ends_one_pop_and_not_the_broker(timeout: Any) -> None:
+    """O1: NaN was taken as a deadline, at which everything ended."""
+    async with open_broker(None) as broker:
+        with pytest.raises(Invalid, match="timeout: "):
+            await broker.pop("q", wait=True, timeout=timeout)
+        await broker.push("q", 1)
+        assert await broker.pop("q", wait=True, timeout=float("inf"))
