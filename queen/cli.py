@@ -15,12 +15,12 @@ import structlog
 import trio
 
 from queen.broker import Broker
-from queen.cli_audit import COMMANDS
+from queen.cli_audit import COMMANDS, UNREADABLE, end
 from queen.cli_backup import backup_command, restore_command
 from queen.cli_keys import encryption_keys, keys
 from queen.cli_resend import resend_command
 from queen.cli_whatif import whatif_command
-from queen.errors import FolderLocked, NotFound, QueenError, Unavailable
+from queen.errors import FolderLocked, NoFolder, QueenError, Unavailable
 from queen.logs import configure_logging
 from queen.opening import open_broker
 from queen.settings import DEFAULTS, SETTINGS, Setting, Settings
@@ -164,7 +164,7 @@ async def compact_every(broker: Broker, hours: float) -> None:
 def compact(data: str, url: str | None, token: str | None) -> None:
     """Make the file of a data folder anew: deleted payloads are physically gone, and the disk gets their space."""
     if url is None and not Path(data).is_dir():
-        raise NotFound(f"there is no data folder {data}")
+        raise NoFolder(f"there is no data folder {data}")
     before, after = trio.run(_compact_here, data) if url is None else _compact_at(url, token)
     click.echo(f"{before} bytes before, {after} bytes after")
 
@@ -208,7 +208,10 @@ def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _explain(error: BaseException) -> None:
-    """End with one line and exit code 1 for what an operator can mend; a bug keeps its traceback."""
+    """End with one line for what an operator can mend, and exit code 1, or 3 where the data folder is not there or in
+    use, as the audit's commands do; a bug keeps its traceback."""
+    if isinstance(error, FolderLocked | NoFolder):
+        end(str(error), UNREADABLE)
     if isinstance(error, QueenError):
         raise click.ClickException(str(error)) from None
     if isinstance(error, OSError):

@@ -1,7 +1,7 @@
 """The audit on the command line: arguments, one call into `queen.audit`, and the shape of what it says.
 
 Exit codes: 0 for an answer that finds nothing wrong, 1 where something is wrong or missing, 2 for wrong usage, 3 where
-the folder can't be read.
+the folder can't be read, or is in use.
 """
 
 import sys

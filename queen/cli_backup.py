@@ -13,7 +13,7 @@ from queen.audit.times import FORMS, parse_time
 from queen.backup import Restored, back_up, restore
 from queen.cli_audit import DATA, UNREADABLE, WRONG, end, now, reading
 from queen.cli_tables import progress
-from queen.errors import Conflict, Corrupt, FolderLocked, Invalid, QueenError
+from queen.errors import Corrupt, FolderLocked, Invalid, QueenError
 from queen.names import instant_text
 from queen.store.archive import Archived
 from queen.store.lmdb_compact import sync_folder
@@ -64,8 +64,8 @@ def restore_command(file: str, data: Path, at: str | None) -> None:
             restored = restore(stream, data, until, tell)
     except Invalid as error:
         raise click.UsageError(str(error)) from None
-    except (Conflict, FolderLocked) as error:
-        end(str(error), WRONG)
+    except FolderLocked as error:
+        end(str(error), UNREADABLE)
     except Corrupt as error:
         end(f"{error} Nothing was restored.", UNREADABLE)
     except QueenError as error:

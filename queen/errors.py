@@ -98,3 +98,7 @@ class FormatUnknown(Corrupt):
 
 class FolderLocked(QueenError):
     """Another process serves this data folder."""
+
+
+class NoFolder(NotFound):
+    """There is no data folder there."""
