@@ -13,8 +13,8 @@ from queen.names import SECOND, instant_text, parse_instant
 from queen.settings import DEFAULTS
 from queen.tokens import FILE_NAME, Role, Token, add_token, digest_of, new_token, read_tokens, revoke_token
 
-_UNITS: Final = {"m": 60, "h": 3600, "d": 86400}
-_SPAN: Final = re.compile(r"(\d{1,9})([mhd])")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SPAN: Final = re.compile(r"(\d{1,9})([smhd])")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -45,7 +45,7 @@ def tokens() -> None:
 @tokens.command("add")
 @click.argument("name")
 @click.option("--role", type=click.Choice([role.word for role in Role]), required=True, help="what it allows")
-@click.option("--expires", help="when it ends: after 90m, 12h or 30d, or at an ISO 8601 time")
+@click.option("--expires", help="when it ends: after 30s, 90m, 12h or 30d, or at an ISO 8601 time")
 @click.option("--create", is_flag=True, help="make the data folder, for a server that has never been started")
 @_where
 def add(name: str, role: str, expires: str | None, create: bool, data: str, token_file: Path | None) -> None:
@@ -93,7 +93,7 @@ def _end(text: str, now: int) -> int:
         end = now + int(span[1]) * _UNITS[span[2]] * SECOND if span else parse_instant(text)
         instant_text(end)  # so that it can be shown
     except (ValueError, OverflowError):
-        raise Invalid("--expires", "must be a span such as 90m, 12h or 30d, or an ISO 8601 time") from None
+        raise Invalid("--expires", "must be a span such as 30s, 90m, 12h or 30d, or an ISO 8601 time") from None
     if end <= now:
         raise Invalid("--expires", "lies in the past")
     return end

@@ -208,6 +208,8 @@ def test_tokens_are_added_listed_and_revoked(tmp_path: Path) -> None:
         ["c", "admin"],
     ]
     assert tokens(tmp_path, "add", "b", "--role", "read", "--expires", "2999-01-01").exit_code == 0
+    assert tokens(tmp_path, "add", "d", "--role", "read", "--expires", "5s").exit_code == 0
+    assert "such as 30s, 90m, 12h or 30d" in tokens(tmp_path, "add", "e", "--role", "read", "--expires", "5w").output
     assert "until 2999-01-01T00:00:00.000Z" in tokens(tmp_path, "list").stdout
 
 
