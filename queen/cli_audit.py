@@ -162,10 +162,14 @@ def replay(
         stream = Replay(past, Wanted(**filters), before(past, since), ring=ring)
         lines = lines_of(shape)
         last = None if until is None else moment(past, until, "--to").seq
-        _print(lines, stream, last)
-        while follow:
-            Event().wait(FOLLOW_S)
-            _print(lines, stream, None if until is None else moment(past, until, "--to").seq)
+        try:
+            _print(lines, stream, last)
+            while follow:
+                Event().wait(FOLLOW_S)
+                _print(lines, stream, None if until is None else moment(past, until, "--to").seq)
+        except KeyboardInterrupt:
+            if not follow:
+                raise  # it was to print everything, and has not
 
 
 def _print(lines: Lines, stream: Replay, until: int | None) -> None:
