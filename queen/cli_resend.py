@@ -11,7 +11,7 @@ from queen.audit.choosing import Choice, choose
 from queen.audit.times import FORMS, parse_time
 from queen.cli_audit import DATA, JSON, KEYS, WRONG, end, moment, now, reading, times
 from queen.cli_keys import encryption_keys
-from queen.cli_tables import progress
+from queen.cli_tables import counted, progress
 from queen.commands import Status
 from queen.errors import Invalid, NotFound, Unavailable
 from queen.names import instant_text
@@ -108,7 +108,7 @@ def _list(resent: Iterable[Resent], as_json: bool) -> None:
             sent.unreadable += 1
         click.echo(msgspec.json.encode(_document(entry)) if as_json else _line(entry))
     if not as_json:
-        click.echo(f"{sent.pushed:,} messages would be pushed{_left_out(sent)}. Nothing was.", err=True)
+        click.echo(f"{counted(sent.pushed, 'message')} would be pushed{_left_out(sent)}. Nothing was.", err=True)
 
 
 def _document(entry: Resent) -> dict[str, Any]:
@@ -154,11 +154,16 @@ def _tell(sent: Sent, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(sent))
         return
-    there = f", {sent.there_already:,} were there already" if sent.there_already else ""
-    click.echo(f"{sent.pushed:,} messages were pushed{there}{_left_out(sent)}.")
+    there = (
+        f", {sent.there_already:,} {'was' if sent.there_already == 1 else 'were'} there already"
+        if sent.there_already
+        else ""
+    )
+    were = "was" if sent.pushed == 1 else "were"
+    click.echo(f"{counted(sent.pushed, 'message')} {were} pushed{there}{_left_out(sent)}.")
 
 
 def _left_out(sent: Sent) -> str:
-    deleted = f"; {sent.deleted:,} are deleted" if sent.deleted else ""
+    deleted = f"; {sent.deleted:,} {'is' if sent.deleted == 1 else 'are'} deleted" if sent.deleted else ""
     unreadable = f"; {sent.unreadable:,} can't be opened without their key" if sent.unreadable else ""
     return deleted + unreadable

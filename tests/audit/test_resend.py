@@ -86,7 +86,7 @@ async def test_what_a_run_has_pushed_it_does_not_find(tmp_path: Path) -> None:
         await _fill(broker)
         arguments = ("resend", "--data", str(folder), "--queue", "q", "--url", url)
         first = await _run(*arguments, exit_code=1)
-        assert first == "9 messages were pushed; 1 are deleted.\n"
+        assert first == "9 messages were pushed; 1 is deleted.\n"
         again = await _run(*arguments, "--json", exit_code=1)
         assert json.loads(again) == {"pushed": 0, "thereAlready": 9, "deleted": 1, "unreadable": 0}
 
@@ -168,7 +168,7 @@ async def test_sealed_messages_need_their_key(tmp_path: Path) -> None:
         done = await _run(*arguments, exit_code=1)
         assert done == "0 messages were pushed; 1 can't be opened without their key.\n"
         done = await _run(*arguments, "--encryption-key-file", str(keys))
-        assert done == "1 messages were pushed.\n"
+        assert done == "1 message was pushed.\n"
         assert [name for _, name, _, _ in await _all(broker, "q")] == ["m", "resend:m:again"]
 
 
