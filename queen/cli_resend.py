@@ -1,5 +1,6 @@
 """`queen resend`: arguments, one call to choose and one to push, and what became of it."""
 
+import ssl
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -20,6 +21,11 @@ from queen.settings import Settings
 
 AGAIN: Final = "again"
 _URL: Final = "http://127.0.0.1:6632"
+CAFILE = click.option(
+    "--cafile",
+    type=click.Path(exists=True, dir_okay=False),
+    help="certificates to trust at https instead of the machine's (SSL_CERT_FILE does the same)",
+)
 
 
 @click.command("resend")
@@ -37,6 +43,7 @@ _URL: Final = "http://127.0.0.1:6632"
 )
 @click.option("--to-queue", help="the queue to push into; without it, the one that each was in")
 @click.option("--token", envvar="QUEEN_TOKEN", show_envvar=True, help="that lets push, where the server asks for one")
+@CAFILE
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="messages a second at most")
 @click.option(
     "--run", help=f"a name for this: under one name, nothing is pushed twice  [default: --to-queue or {AGAIN}]"
@@ -52,6 +59,7 @@ def resend_command(
     url: str,
     to_queue: str | None,
     token: str | None,
+    cafile: str | None,
     rate: float | None,
     run: str | None,
     dry_run: bool,
@@ -74,7 +82,7 @@ def resend_command(
     """
     with reading(data) as past:
         name = check_run(run if run is not None else to_queue if to_queue is not None else AGAIN)
-        target = Target(url, to_queue, token)
+        target = Target(url, to_queue, token, trust=trusting(cafile))
         ring = encryption_keys(Settings(encryption_key_file=key_file))
         first, last = _instant(since, "--from"), _instant(until, "--to")
         choice = Choice(since=first, until=last, **filters)
@@ -85,6 +93,14 @@ def resend_command(
             _list(resent, as_json)
         else:
             _send(target, resent, rate, as_json)
+
+
+def trusting(cafile: str | None) -> ssl.SSLContext:
+    """Whose certificates count: those in a file, or the machine's."""
+    try:
+        return ssl.create_default_context(cafile=cafile)
+    except ssl.SSLError:
+        raise click.UsageError(f"--cafile: there is no certificate in {cafile}") from None
 
 
 def _instant(text: str | None, where: str) -> int | None:

@@ -1,5 +1,6 @@
 """`queen serve` as a process: what it says, and how it fails."""
 
+import json
 import os
 import re
 import socket
@@ -46,6 +47,19 @@ async def test_it_serves_and_says_where() -> None:
         await client.push("q", 1)
         assert len(await client.pop("q")) == 1
         await client.stream.aclose()
+
+
+async def test_the_last_line_of_its_log_says_that_it_has_stopped() -> None:
+    """When the folder is closed, not when it is asked to stop."""
+    async with started("--log-format", "json") as (process, _):
+        assert process.stderr is not None
+        process.terminate()
+        text = b""
+        with trio.fail_after(10):
+            while more := await process.stderr.receive_some():
+                text += more
+        stopping, *_, last = map(json.loads, text.splitlines())
+        assert (stopping["event"], last["event"]) == ("stopping", "stopped")
 
 
 async def test_it_outlives_its_log() -> None:

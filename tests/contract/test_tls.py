@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import trio
 import trustme
+from click.testing import CliRunner
 
+from queen.cli import main
 from tests.contract.client import Client
 from tests.contract.conftest import Server, running
 from tests.contract.socket import Socket
@@ -165,3 +167,17 @@ async def test_the_manuals_say_how_it_is_reached(secured: Secured, authority: tr
     assert 'host: "queen.test"' in described
     assert "protocol: wss\n" in described
     await stream.aclose()
+
+
+async def test_queen_compact_trusts_what_it_is_told_to(tmp_path: Path, authority: trustme.CA) -> None:
+    certfile, root = tmp_path / "server.pem", tmp_path / "root.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(certfile))
+    authority.cert_pem.write_to_path(str(root))
+    async with running(tmp_path, certfile=str(certfile), allowed_hosts="*") as server:
+        asked = ["compact", "--url", f"https://127.0.0.1:{server.port}"]
+        refused = await trio.to_thread.run_sync(lambda: CliRunner().invoke(main, asked))
+        assert (refused.exit_code, "certificate verify failed" in refused.output) == (1, True)
+        done = await trio.to_thread.run_sync(lambda: CliRunner().invoke(main, [*asked, "--cafile", str(root)]))
+        assert done.exit_code == 0, done.output
+    (tmp_path / "none.pem").write_text("no certificate")
+    assert CliRunner().invoke(main, [*asked, "--cafile", str(tmp_path / "none.pem")]).exit_code == 2
