@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from queen.commands import Status
-from queen.errors import Conflict, Invalid, NotFound
+from queen.errors import Conflict, Invalid, NotFound, TooLarge
 from queen.messages import Acknowledgement, Caller, Message, NewMessage
 from queen.names import check_name, is_known_name, name_fault, parse_instant
 from queen.rawjson import MAX_NESTING, check_escapes, check_nesting
@@ -17,6 +17,8 @@ from queen.rawjson import check as check_json
 from queen.replies import Settlement
 
 MAX_BATCH = 1000
+MAX_PUSH_BYTES = 64 * 2**20
+"""Of payload, in one push or transaction."""
 MAX_SPAN_S = 2**31 - 1
 _STATUSES = ("completed", "failed", "retry", "dead_letter")
 MAX_OFFSET = 2**53 - 1
@@ -52,7 +54,9 @@ class Checked:
 
 def checked(items: Sequence[NewMessage], where: str = "items") -> Checked:
     """Look at what a caller wants to push."""
-    return Checked([(item, _payload(item, where, index)) for index, item in _looked_at(items, where)])
+    pairs = [(item, _payload(item, where, index)) for index, item in _looked_at(items, where)]
+    check_size(pairs, where)
+    return Checked(pairs)
 
 
 def checked_parts(items: Sequence[NewMessage], text: bytes) -> Checked:
@@ -61,6 +65,8 @@ def checked_parts(items: Sequence[NewMessage], text: bytes) -> Checked:
     escapes = b"\\u" in text
     deep = text.count(b"[") + text.count(b"{") > MAX_NESTING
     pairs = [(item, bytes(item.payload)) for _, item in _looked_at(items, "items")]
+    if len(text) > MAX_PUSH_BYTES:
+        check_size(pairs, "items")
     if escapes or deep:
         for index, (_, payload) in enumerate(pairs):
             check_escapes(payload, f"items[{index}].payload")
@@ -68,9 +74,18 @@ def checked_parts(items: Sequence[NewMessage], text: bytes) -> Checked:
     return Checked(pairs)
 
 
+def check_size(pairs: Sequence[tuple[NewMessage, bytes]], where: str) -> None:
+    """What is pushed together is one record in each partition, and is held in memory whole."""
+    size = sum([len(payload) for _, payload in pairs])
+    if size > MAX_PUSH_BYTES:
+        raise TooLarge(f"{where}: the payloads have {size} bytes together, more than {MAX_PUSH_BYTES}")
+
+
 def _looked_at(items: Sequence[NewMessage], where: str) -> Iterator[tuple[int, NewMessage]]:
     """Each message with its index, once everything but its payload has been looked at."""
     for index, item in enumerate(items):
+        if not isinstance(item, NewMessage):
+            raise Invalid(f"{where}[{index}]", f"must be a NewMessage, is {type(item).__name__}")
         # Few queues and partitions have most of the messages, and most messages have nothing else to be looked at.
         if not (
             is_known_name(item.queue)
@@ -227,6 +242,7 @@ def check_transaction(
             raise Invalid(f"{where}items", "must hold at least one message")
         else:
             looked_at.append(checked(operation, f"{where}items").items)
+    check_size([pair for operation in looked_at if isinstance(operation, list) for pair in operation], "operations")
     return looked_at
 
 

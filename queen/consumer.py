@@ -9,9 +9,9 @@ import msgspec
 import structlog
 import trio
 
-from queen.checks import MAX_SPAN_S, accepted, acknowledgement_of, check_pop, check_scope
-from queen.errors import Busy, Invalid, QueenError, ShuttingDown, StoreFull, Unavailable
-from queen.leased import Block, LeasedMessage
+from queen.checks import MAX_SPAN_S, accepted, acknowledgement_of, check_pop, check_scope, check_whole
+from queen.errors import Busy, Invalid, QueenError, ShuttingDown, StoreFull, Unavailable, named, traced
+from queen.leased import Block, LeasedMessage, is_no_fault
 from queen.messages import Acknowledgement, Delivery, Message, NewMessage
 from queen.renewals import HeldLease, Renewal
 from queen.replies import Settlement
@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
+MAX_CONCURRENCY = 10_000
 _POLL_S = 60.0
 _SETTLE_S = 5.0
 """How long a cancelled or failing block may take to say what became of its message."""
@@ -64,7 +65,10 @@ class Source(NamedTuple):
         """Raises `Invalid`."""
         check_scope(self.queue, self.partition, self.namespace, self.task)
         check_pop(self.group, self.batch, 1, self.worker, None)
-        if self.deadline is not None and not 0 < self.deadline <= MAX_SPAN_S:
+        deadline: object = self.deadline  # whatever the caller's types say
+        if deadline is None:
+            return
+        if not isinstance(deadline, int | float) or not 0 < deadline <= MAX_SPAN_S:
             raise Invalid("deadline", f"must be a number of seconds above 0 and up to {MAX_SPAN_S}")
 
 
@@ -122,10 +126,13 @@ class Consumer(Generic[T]):
     async def run(self, work: Callable[[LeasedMessage[T]], Awaitable[object]], *, concurrency: int = 1) -> None:
         """Await ``work(message)`` in each message's block, `concurrency` of them side by side, until the broker closes.
 
-        What `work` raises fails its message, is logged, and ends nothing else. After `Busy` (a full queue further on)
-        the message is given back, and the one who got it rests a moment. Cancelled, all messages under way are given
-        back uncounted.
+        What `work` raises fails its message, is logged, and ends nothing else. After `Busy` or `Unavailable` (a full
+        queue further on, say) the message is given back, and the one who got it rests a moment. Cancelled, all messages
+        under way are given back uncounted.
         """
+        check_whole(concurrency, "concurrency", 1, MAX_CONCURRENCY)
+        if not callable(work):
+            raise TypeError(f"run takes a function of a message, not {work!r}")
         async with trio.open_nursery() as nursery:
             for _ in range(concurrency):
                 alike = Consumer(self._broker, self._source, self._type)
@@ -137,15 +144,16 @@ class Consumer(Generic[T]):
                 try:
                     async with message:
                         await work(message)
-                except Busy:
-                    await trio.sleep(_REST_S)
                 except Exception as error:
+                    if is_no_fault(error):
+                        await trio.sleep(_REST_S)
+                        continue
                     log.warning(
                         "a message failed",
                         queue=message.queue,
                         transaction_id=message.transaction_id,
                         attempt=message.retry_count + 1,
-                        exc_info=error,
+                        exception=traced(error),
                     )
 
     # -- for `LeasedMessage` ----------------------------------------------------------------------------------
@@ -166,6 +174,8 @@ class Consumer(Generic[T]):
     async def settle(self, message: Message, status: str, error: str | None, push: Sequence[NewMessage]) -> Settlement:
         """All in one commit: the message, what is pushed, and, where the message returns to its place, the rest of its
         batch in front of which it stands."""
+        if push and status != "completed":
+            raise Invalid("push", "goes with 'completed' alone")
         entries = [acknowledgement_of(message, status, error)]
         if status in ("failed", "retry"):
             entries += [acknowledgement_of(other, "retry") for other in self._rest()]
@@ -179,7 +189,7 @@ class Consumer(Generic[T]):
     async def fail(self, message: Message, error: Exception) -> None:
         """The message failed. Where that can't be said, its lease ends by itself; the block's own error is raised."""
         with suppress(QueenError), trio.move_on_after(_SETTLE_S, shield=True):
-            await self.settle(message, "failed", f"{type(error).__name__}: {error}", ())
+            await self.settle(message, "failed", named(error), ())
 
     def give_back(self, message: Message) -> None:
         """The message and the rest of its batch are available to others at once, uncounted."""

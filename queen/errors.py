@@ -4,6 +4,9 @@ The asker's fault: `Invalid`, `TooLarge`, `NotFound`, `Conflict`. The moment's: 
 The disk's: `Corrupt`. A bug of ours is an `AssertionError` and never a `QueenError`.
 """
 
+import traceback
+from collections.abc import Iterator
+
 
 class QueenError(Exception):
     """Base of every refusal and failure that a caller may have to handle. `str(error)` is a full sentence."""
@@ -102,3 +105,22 @@ class FolderLocked(QueenError):
 
 class NoFolder(NotFound):
     """There is no data folder there."""
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors that a group is made of; of any other error, itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
+
+
+def named(error: BaseException) -> str:
+    """An error in one line: its kind and what it says, of a group all of them."""
+    return "; ".join(f"{type(leaf).__name__}: {leaf}" for leaf in leaves(error))
+
+
+def traced(error: BaseException) -> str:
+    """An error with its traceback, for a log: without the values of variables, which may be payloads."""
+    return "".join(traceback.format_exception(error))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 import trio
 
 from queen.commands import AckStatus
-from queen.errors import Busy, Conflict, Unavailable
+from queen.errors import Busy, Conflict, Unavailable, leaves
 from queen.messages import Message, NewMessage
 from queen.renewals import HeldLease, Renewal
 from queen.replies import Settlement
@@ -43,6 +43,11 @@ class Block:
         except BaseException as rest:  # of a group, without the scope's cancellations
             return rest
         return None if swallowed else error
+
+
+def is_no_fault(error: BaseException) -> bool:
+    """Whether the message has nothing to do with what went wrong: something is full, or a store starts anew."""
+    return all(isinstance(leaf, Busy | Unavailable) for leaf in leaves(error))
 
 
 class LeasedMessage(Message, Generic[T], frozen=True, kw_only=True):
@@ -93,7 +98,7 @@ class LeasedMessage(Message, Generic[T], frozen=True, kw_only=True):
             pass
         elif left is None:
             await self.consumer.settle(self, "completed", None, ())
-        elif isinstance(left, Exception) and not isinstance(left, Busy | Unavailable):
+        elif isinstance(left, Exception) and not is_no_fault(left):
             await self.consumer.fail(self, left)
         else:
             self.consumer.give_back(self)

@@ -18,7 +18,7 @@ from queen.actors.engine import Engine
 from queen.actors.snapshots import CHECKPOINT
 from queen.broker import Broker
 from queen.clock import Clock, Ids, SystemClock
-from queen.errors import QueenError, StoreFailed, StoreFull, Unavailable
+from queen.errors import QueenError, StoreFailed, StoreFull, Unavailable, leaves, traced
 from queen.store.data_dir import DataFolder
 from queen.store.journal import Change, Journal, Table
 from queen.store.keyring import NO_KEYS, KeyRing
@@ -116,7 +116,7 @@ async def supervise(
                     told_at = trio.current_time()
                     log.warning("a commit found no room; going on from what is stored", reason=str(failure))
             elif started:
-                log.error("the engine has failed", exc_info=group)
+                log.error("the engine has failed", exception=traced(group))
         broker.detach(failure)
         if failure is None or broker.closed:
             return
@@ -165,7 +165,7 @@ def forget_projections(path: "str | os.PathLike[str]") -> None:
 
 def _cause(group: BaseExceptionGroup[Exception]) -> QueenError:
     """The gravest error of a group of groups, else the first; what is none of ours becomes one."""
-    errors = list(_leaves(group))
+    errors = list(leaves(group))
     for kind in (StoreFailed, QueenError):
         found = next((error for error in errors if isinstance(error, kind)), None)
         if found is not None:
@@ -173,11 +173,3 @@ def _cause(group: BaseExceptionGroup[Exception]) -> QueenError:
     wrapped = Unavailable("the engine has failed and is started anew")
     wrapped.__cause__ = errors[0]
     return wrapped
-
-
-def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error

@@ -94,7 +94,7 @@ SETTINGS: Final = (
     Setting("allowed_origins", "origins whose pages may use this server, such as `https://app.example`; `*`: any"),
     Setting("certfile", "PEM file with the certificate (and its chain): the server speaks TLS"),
     Setting("keyfile", "PEM file with the certificate's key, where it isn't in the same file"),
-    Setting("max_body", "bytes of a request's body at most; more is answered 413", low=KIB),
+    Setting("max_body", "bytes of a request's body at most; more is answered 413", low=KIB, high=64 * MIB),
     Setting(
         "max_header", "bytes of a request's line and headers at most; more is answered 431 or 414", low=KIB, high=MIB
     ),

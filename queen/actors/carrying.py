@@ -11,7 +11,7 @@ import structlog
 from queen.actors.core import Core
 from queen.actors.decision import Decision
 from queen.actors.mailbox import Work
-from queen.errors import QueenError, QueueGone, Unavailable
+from queen.errors import QueenError, QueueGone, Unavailable, traced
 from queen.events import ClockShifted
 from queen.messages import Caller
 
@@ -88,7 +88,7 @@ def _crashed(changed: "list[PartitionActor]", culprit: "PartitionActor | None", 
     if culprit is not None:
         culprit.crashed(error)
     else:
-        log.error("a piece of work failed", exc_info=error)
+        log.error("a piece of work failed", exception=traced(error))
 
 
 def _announce(actor: "PartitionActor") -> None:

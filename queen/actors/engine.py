@@ -152,15 +152,14 @@ class Engine:
         self.router.pop(request)
         if request.wait:
             self.patience.add(request, asked_at + timeout)
-            request.reply.then(self.patience.over)
+            request.reply.then(partial(self.patience.over, request))
         answer = request.reply.map(lambda found: self._popped(found, asked_at))
         return answer.leaving(partial(self._leave, request))
 
     def _leave(self, request: PopRequest) -> None:
         self.router.leave(request)
         self._asks.close(request.reply)
-        if request.wait and not request.reply.is_set:
-            self.patience.over()
+        self.patience.over(request)
 
     def _popped(self, found: list[Granted] | Nothing, asked_at: float) -> list[Granted] | Nothing:
         if not isinstance(found, Nothing):

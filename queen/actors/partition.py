@@ -22,7 +22,7 @@ from queen.actors.partition_rules import decide
 from queen.actors.partition_state import Partition, evolve, leases_touched
 from queen.actors.sealing import opener, readable, sealed
 from queen.commands import PartitionCommand, Pop, Push, Tick
-from queen.errors import Busy, Quarantined, QueueGone, Unavailable
+from queen.errors import Busy, Quarantined, QueueGone, Unavailable, traced
 from queen.events import Event, GroupJoined, MessagesPushed
 from queen.history import History, PushedRun
 from queen.messages import Caller
@@ -69,6 +69,7 @@ class PartitionActor:
         if self.free:
             self._start_on(work)
         elif self.full:
+            self._untold = True  # a pop that is refused has been counted on: the router is to hear of this partition
             raise Busy(retry_later(self.slot))
         else:
             self.line_up(work)
@@ -80,8 +81,9 @@ class PartitionActor:
 
     @property
     def free(self) -> bool:
-        """Whether nothing is in front of new work: no other waits, and the partition is neither still nor broken."""
-        return not (self._mailbox or self._holding or self.broken)
+        """Whether nothing is in front of new work: no other waits, and the partition is neither still, nor broken, nor
+        out of service: its task refuses then whatever comes, shared work too."""
+        return not (self._mailbox or self._holding or self.broken or self.quarantined)
 
     @property
     def full(self) -> bool:
@@ -274,7 +276,7 @@ class PartitionActor:
             queue=self.slot.queue.name,
             times=self._crash[1],
             quarantined=self.quarantined,
-            exc_info=error,
+            exception=traced(error),
         )
         if self.quarantined:
             self.announce()

@@ -17,21 +17,25 @@ class Patience:
         self._expire = expire
         self._heap: list[tuple[float, int, PopRequest]] = []
         self._entries = 0
-        self._waiting = 0
+        self._waiting: set[PopRequest] = set()
         self._wake = trio.Event()
 
     def add(self, request: PopRequest, at: float) -> None:
         """The pop waits until `at`, on Trio's clock."""
         self._entries += 1
-        self._waiting += 1
+        self._waiting.add(request)
         heappush(self._heap, (at, self._entries, request))
         if self._heap[0][2] is request:
             self._wake.set()
 
-    def over(self) -> None:
-        """One of them waits no longer."""
-        self._waiting -= 1
-        if len(self._heap) > 2 * self._waiting + _SLACK:
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def over(self, request: PopRequest) -> None:
+        """The pop waits no longer; said again, it changes nothing: who leaves may be answered all the same."""
+        self._waiting.discard(request)
+        if len(self._heap) > 2 * len(self._waiting) + _SLACK:
             self._heap = [entry for entry in self._heap if _waits(entry[2])]
             heapify(self._heap)
 

@@ -6,6 +6,7 @@ bytes: no parser is made, and nothing is called back, for a head that was read b
 
 from functools import lru_cache
 from typing import Final, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 import httptools
 
@@ -73,7 +74,7 @@ def _read(text: bytes) -> Head | None:
     if hosts != 1:
         return None
     route, names = found
-    waits = b"wait=" in query
+    waits = method == "GET" and b"wait=" in unquote_to_bytes(query)
     return Head(method, len(lines.target), query, lines.headers, route, names, length, close, waits, route in SOON)
 
 

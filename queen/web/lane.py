@@ -145,10 +145,15 @@ class Lane:
         if not head.waits:
             return await answer_to(head.route, self._broker, asked)
         answer: Answer | None = None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch, nursery.cancel_scope)
-            answer = await answer_to(head.route, self._broker, asked)
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch, nursery.cancel_scope)
+                answer = await answer_to(head.route, self._broker, asked)
+                nursery.cancel_scope.cancel()
+        except BaseException:
+            if answer is not None and answer.undo is not None:
+                answer.undo()  # L8
+            raise
         return answer
 
     async def _watch(self, waiting: trio.CancelScope) -> None:

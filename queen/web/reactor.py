@@ -48,11 +48,11 @@ class Reactor:
                 pass  # closed already, and so out of the set
 
     async def run(self) -> None:
-        """Serve until cancelled."""
-        with self._epoll:
-            while True:
-                await trio.lowlevel.wait_readable(self._epoll.fileno())
-                for fd, _ in self._epoll.poll(0, _AT_ONCE):
-                    callback = self._callbacks.get(fd)
-                    if callback is not None:
-                        callback()
+        """Serve until cancelled. The epoll stays open for as long as anybody has it: others are cancelled at the same
+        time, and still leave, or are answered."""
+        while True:
+            await trio.lowlevel.wait_readable(self._epoll.fileno())
+            for fd, _ in self._epoll.poll(0, _AT_ONCE):
+                callback = self._callbacks.get(fd)
+                if callback is not None:
+                    callback()

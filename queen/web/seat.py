@@ -13,6 +13,7 @@ import structlog
 import trio
 
 from queen.broker import Broker
+from queen.errors import traced
 from queen.reply import Reply
 from queen.web.app import LABELS, failed
 from queen.web.exchange import Answer
@@ -186,7 +187,7 @@ class Seat:
             sent = self._give(answer, head.close or self._traffic.draining)
         except Exception as error:
             # Whatever goes wrong here is this connection's affair, not the writer's, who calls.
-            log.error("an answer could not be given", exc_info=error)
+            log.error("an answer could not be given", exception=traced(error))
             sent, self._over = True, True
         if sent:
             self._traffic.end()

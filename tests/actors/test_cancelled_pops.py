@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from queen import Broker, Delivery, NewMessage
+from queen.messages import Wanted
 from tests.actors.world import cancelled_after, engine_of, opened, payloads, slow, steps
 
 
@@ -138,3 +139,21 @@ def _completed(message: Any) -> Any:
     from queen import Acknowledgement
 
     return Acknowledgement(transaction_id=message.transaction_id, lease_id=message.lease_id)
+
+
+async def test_patience_counts_each_pop_once(autojump_clock: Any) -> None:
+    """Also one that is left between its grant and the commit, and is answered all the same."""
+    async with opened(runner=slow()) as queen:
+        await queen.push("q", 0)
+        for name in ("q", "q", "none"):
+            for pause in range(8):
+                reply = queen.pop_soon(Wanted(queue=name), wait=True, timeout=1)
+                await steps(pause)
+                reply.leave()
+                await trio.sleep(0.1)
+        assert len(engine_of(queen).patience) == 0
+        left = queen.pop_soon(Wanted(queue="none"), wait=True, timeout=1)
+        await trio.sleep(0.1)
+        assert len(engine_of(queen).patience) == 1
+        await left
+        assert len(engine_of(queen).patience) == 0

@@ -7,10 +7,10 @@ import pytest
 import trio
 
 from queen import Acknowledgement, Broker, NewMessage
-from queen.actors import availability, partition_rules, partition_state
+from queen.actors import availability, partition, partition_rules, partition_state
 from queen.actors.partition import CRASHES
 from queen.commands import AckStatus, Push
-from queen.errors import Quarantined, QueenError, QueueFull, StoreFull, Unavailable
+from queen.errors import Busy, Quarantined, QueenError, QueueFull, StoreFull, Unavailable
 from queen.events import MessagesPushed
 from queen.store.memory_journal import MemoryJournal
 from tests.actors.world import Waiters, engine_of, opened, payloads, scheduled_by, slow, steps
@@ -261,8 +261,9 @@ async def test_three_equal_crashes_quarantine_that_partition_alone(
         for _ in range(2):
             with pytest.raises(Quarantined, match=r"'a'.*planted"):
                 await queen.push("q", partition="a")
-            with pytest.raises(Quarantined):
-                await queen.push_many(_items(*PLACES))
+            for places in (PLACES, PLACES[::-1]):  # whichever of them is asked first
+                with pytest.raises(Quarantined):
+                    await queen.push_many(_items(*places))
             with pytest.raises(Quarantined):
                 await queen.pop("q", "a")
         assert await _count(queen, "q", "r") == 2, "what others hold is not held up"
@@ -371,3 +372,29 @@ async def test_overlapping_pushes_in_any_order_never_deadlock(
             assert found == sizes
             assert {int(number) for number in known} <= found.keys()
             assert len(known) > 20
+
+
+async def test_a_pop_that_a_full_mailbox_refuses_leaves_nothing_taken(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: Any
+) -> None:
+    """L1: pushes that stand behind announce nothing, and the next pop that waits has to hear of the partition."""
+    monkeypatch.setattr(partition, "MAILBOX_SIZE", 3)
+    async with opened(runner=slow(1)) as queen:
+        await queen.configure("q", {"ordering": "strict"})
+        await queen.push_many(_items(("q", "a"), ("q", "b")))
+        await queen.pop("q", "b", auto_ack=True)
+        await trio.sleep(5)
+        house = engine_of(queen).house
+        slot = engine_of(queen).core.catalogue.slot("q", "b")
+        assert slot is not None
+        queen.push_soon(_items(("r", "a")))  # the disk is at work, so b's state takes a while
+        house.awake(slot).crashed(RuntimeError("planted"))
+        queen.push_soon(_items(("q", "a"), ("q", "b")))  # a holds still for it
+        await trio.sleep(0.1)
+        for _ in range(3):
+            queen.push_soon(_items(("q", "a")))
+        with pytest.raises(Busy):
+            await queen.pop("q", "a")
+        await trio.sleep(20)
+        with trio.fail_after(5):
+            assert payloads(await queen.pop("q", "a", wait=True)) == [0]

@@ -36,10 +36,11 @@ async def assert_still_there(server: Server, queue: str) -> None:
 
 
 @LEAVING
-async def test_a_waiting_pop_ends_with_its_client(server: Server, leave: object) -> None:
-    """The push that comes after goes to somebody who is there."""
+@pytest.mark.parametrize("query", ["wait=true", "w%61it=true&autoAck=true"])
+async def test_a_waiting_pop_ends_with_its_client(server: Server, leave: object, query: str) -> None:
+    """The push that comes after goes to somebody who is there, however the waiting was spelled."""
     client = await server.connect()
-    await client.send("GET", "/api/v1/pop/queue/q?wait=true")
+    await client.send("GET", f"/api/v1/pop/queue/q?{query}")
     await trio.sleep(0.02)
     assert callable(leave)
     leave(client)

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 import trio
 
-from queen import Broker, Consumer, LeasedMessage, NewMessage, StoredMessage
-from queen.errors import Busy, Conflict, Invalid, QueueFull, StoreFull, TransactionRefused, Unavailable
+from queen import Broker, Consumer, LeasedMessage, NewMessage, StoredMessage, open_broker
+from queen.errors import Busy, Conflict, Invalid, QueueFull, StoreFull, TooLarge, TransactionRefused, Unavailable
 from queen.store.memory_journal import MemoryJournal
 from tests.actors.world import opened, payloads, steps
 
@@ -169,6 +169,9 @@ async def test_run_goes_on_after_a_failure(autojump_clock: Any, capsys: Any) -> 
         nursery.start_soon(queen.consume("q").run, work)
         await trio.sleep(10)
         assert seen == [(0, 0), (1, 0), (1, 1), (2, 0)]
+        log = capsys.readouterr()
+        assert log.out.count("ZeroDivisionError: ouch") == 2
+        assert "payload" not in log.out + log.err
         assert (await queen.statistics.overview()).counts.dead_letter == 1
         nursery.cancel_scope.cancel()
 
@@ -212,7 +215,15 @@ async def test_what_is_no_fault_of_the_message_is_not_counted(autojump_clock: An
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("error", [Busy("later"), QueueFull("full"), Unavailable("not now")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        Busy("later"),
+        QueueFull("full"),
+        Unavailable("not now"),
+        ExceptionGroup("from a nursery", [QueueFull("full"), ExceptionGroup("", [Unavailable("not now")])]),
+    ],
+)
 async def test_the_loop_raises_it_all_the_same(error: Exception, autojump_clock: Any) -> None:
     async with opened() as queen:
         await _fill(queen, 2)
@@ -242,6 +253,37 @@ async def test_a_consumer_outlives_a_broker_that_starts_anew(autojump_clock: Any
         nursery.cancel_scope.cancel()
 
 
+async def test_a_group_that_has_more_in_it_is_the_messages_fault_and_says_what(autojump_clock: Any) -> None:
+    async with opened() as queen:
+        await _fill(queen, 1, transaction_id="t")
+        group = ExceptionGroup("from a nursery", [QueueFull("full"), ZeroDivisionError("ouch")])
+        with pytest.RaisesGroup(QueueFull, ZeroDivisionError):
+            async with queen.consume("q") as messages, await anext(messages):
+                raise group
+        stored = await _stored(queen, "t")
+        assert (stored.retry_count, stored.error) == (1, "QueueFull: full; ZeroDivisionError: ouch")
+
+
+@pytest.mark.parametrize("concurrency", [0, -1, 10_001, "8"])
+async def test_concurrency_is_a_number_of_messages(concurrency: Any, autojump_clock: Any) -> None:
+    async with opened() as queen:
+        with pytest.raises(Invalid, match="concurrency"):
+            await queen.consume("q").run(trio.sleep, concurrency=concurrency)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a function of a message"):
+            await queen.consume("q").run(None)  # type: ignore[arg-type]
+
+
+async def test_too_much_for_one_commit_is_refused_and_harms_nobody(tmp_path: Any) -> None:
+    """P2: a record has to fit into the journal and into memory."""
+    big = "x" * 30_000_000
+    async with open_broker(tmp_path / "data") as queen:
+        with pytest.raises(TooLarge, match="items: the payloads have 90000006 bytes together"):
+            await queen.push_many([NewMessage(queue="q", payload=big) for _ in range(3)])
+        with pytest.raises(TooLarge, match="operations: the payloads have 90000006 bytes together"):
+            await queen.transaction([[NewMessage(queue="q", payload=big)] for _ in range(3)])
+        assert (await queen.push("q", big)).status == "queued"
+
+
 # -- typed payloads ------------------------------------------------------------------------------------------
 
 
@@ -264,8 +306,8 @@ async def test_a_payload_of_another_type_fails_its_message_and_says_where(autoju
         assert (await _stored(queen, "t")).error == "ValidationError: Expected `int`, got `str` - at `$.id`"
 
 
-@pytest.mark.parametrize("deadline", [0, -1, float("nan"), float("inf")])
-def test_a_deadline_is_a_number_of_seconds(deadline: float) -> None:
+@pytest.mark.parametrize("deadline", [0, -1, float("nan"), float("inf"), "30"])
+def test_a_deadline_is_a_number_of_seconds(deadline: Any) -> None:
     with pytest.raises(Invalid, match="deadline"):
         Broker.__new__(Broker).consume("q", deadline=deadline)
 
@@ -286,6 +328,15 @@ async def test_settled_in_its_block_a_message_is_left_alone_on_leaving(autojump_
                 assert (again.data, again.retry_count) == (1, 0)
         stored = await _stored(queen, first.transaction_id)
         assert (stored.status, stored.error) == ("dead_letter", "no such customer")
+
+
+@pytest.mark.parametrize("status", ["failed", "retry", "dead_letter"])
+async def test_nothing_is_pushed_for_a_message_that_is_not_done(status: Any, autojump_clock: Any) -> None:
+    async with opened() as queen:
+        await _fill(queen, 1)
+        with pytest.raises(Invalid, match="push: goes with 'completed' alone"):
+            async with queen.consume("q") as messages, await anext(messages) as message:
+                await message.settle(status, push=[NewMessage(queue="next")])
 
 
 async def test_a_step_is_in_one_commit_or_not_done(autojump_clock: Any) -> None:
