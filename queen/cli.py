@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from ssl import SSLContext
 from typing import Any, Final, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -15,12 +16,12 @@ import structlog
 import trio
 
 from queen.broker import Broker
-from queen.cli_audit import COMMANDS, NumberRange
+from queen.cli_audit import COMMANDS, UNREADABLE, NumberRange, end
 from queen.cli_backup import backup_command, restore_command
 from queen.cli_keys import encryption_keys, keys
-from queen.cli_resend import resend_command
+from queen.cli_resend import CAFILE, resend_command, trusting
 from queen.cli_whatif import whatif_command
-from queen.errors import FolderLocked, NotFound, QueenError, Unavailable
+from queen.errors import FolderLocked, NoFolder, QueenError, Unavailable
 from queen.logs import configure_logging
 from queen.opening import open_broker
 from queen.settings import DEFAULTS, SETTINGS, Setting, Settings
@@ -119,6 +120,7 @@ async def _serve(settings: Settings) -> None:
         gc.collect()
         nursery.start_soon(_freeze, broker)
         log.info("listening", url=", ".join(urls), data=settings.data)
+    log.info("stopped")
 
 
 async def _freeze(broker: Broker) -> None:
@@ -161,11 +163,12 @@ async def compact_every(broker: Broker, hours: float) -> None:
 @click.option("--data", default=DEFAULTS.data, envvar="QUEEN_DATA", show_default=True, help="folder that nobody serves")
 @click.option("--url", help="of a server that runs: it does the work, and goes on serving")
 @click.option("--token", envvar="QUEEN_TOKEN", show_envvar=True, help="the server's, of role admin")
-def compact(data: str, url: str | None, token: str | None) -> None:
+@CAFILE
+def compact(data: str, url: str | None, token: str | None, cafile: str | None) -> None:
     """Make the file of a data folder anew: deleted payloads are physically gone, and the disk gets their space."""
     if url is None and not Path(data).is_dir():
-        raise NotFound(f"there is no data folder {data}")
-    before, after = trio.run(_compact_here, data) if url is None else _compact_at(url, token)
+        raise NoFolder(f"there is no data folder {data}")
+    before, after = trio.run(_compact_here, data) if url is None else _compact_at(url, token, trusting(cafile))
     click.echo(f"{before} bytes before, {after} bytes after")
 
 
@@ -177,13 +180,13 @@ async def _compact_here(data: str) -> tuple[int, int]:
         raise FolderLocked(f"{error} Ask the server instead, with --url.") from None
 
 
-def _compact_at(url: str, token: str | None) -> tuple[int, int]:
+def _compact_at(url: str, token: str | None, trust: SSLContext) -> tuple[int, int]:
     headers = {"Content-Type": "application/json"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     asked = Request(url.rstrip("/") + "/api/v1/compact", b"{}", headers, method="POST")
     try:
-        with urlopen(asked) as reply:
+        with urlopen(asked, context=trust) as reply:
             answer = msgspec.json.decode(reply.read())
     except HTTPError as error:
         with error:
@@ -208,7 +211,10 @@ def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _explain(error: BaseException) -> None:
-    """End with one line and exit code 1 for what an operator can mend; a bug keeps its traceback."""
+    """End with one line for what an operator can mend, and exit code 1, or 3 where the data folder is not there or in
+    use, as the audit's commands do; a bug keeps its traceback."""
+    if isinstance(error, FolderLocked | NoFolder):
+        end(str(error), UNREADABLE)
     if isinstance(error, QueenError):
         raise click.ClickException(str(error)) from None
     if isinstance(error, OSError):

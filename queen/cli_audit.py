@@ -1,7 +1,7 @@
 """The audit on the command line: arguments, one call into `queen.audit`, and the shape of what it says.
 
 Exit codes: 0 for an answer that finds nothing wrong, 1 where something is wrong or missing, 2 for wrong usage, 3 where
-the folder can't be read.
+the folder can't be read, or is in use.
 """
 
 import sys
@@ -180,10 +180,14 @@ def replay(
         ring = encryption_keys(Settings(encryption_key_file=key_file)) if payloads else None
         stream = Replay(past, Wanted(**filters), before(past, since), ring=ring)
         lines = lines_of(shape)
-        _print(lines, stream, _last(past, until))
-        while follow:
-            Event().wait(FOLLOW_S)
+        try:
             _print(lines, stream, _last(past, until))
+            while follow:
+                Event().wait(FOLLOW_S)
+                _print(lines, stream, _last(past, until))
+        except KeyboardInterrupt:
+            if not follow:
+                raise  # it was to print everything, and has not
 
 
 def _print(lines: Lines, stream: Replay, until: int | None) -> None:

@@ -12,8 +12,8 @@ import click
 from queen.audit.times import FORMS, parse_time
 from queen.backup import Restored, back_up, restore
 from queen.cli_audit import DATA, UNREADABLE, WRONG, end, now, reading
-from queen.cli_tables import progress
-from queen.errors import Conflict, Corrupt, FolderLocked, Invalid, QueenError
+from queen.cli_tables import counted, progress
+from queen.errors import Corrupt, FolderLocked, Invalid, QueenError
 from queen.names import instant_text
 from queen.store.archive import Archived
 from queen.store.lmdb_compact import sync_folder
@@ -40,7 +40,7 @@ def backup_command(file: str, data: Path) -> None:
         with progress("copying") as tell:
             archived = back_up(past, stream, now(), tell)
         stream.flush()
-    click.echo(f"{_told(archived)}, {archived.size:,} bytes", err=file == STREAM)
+    click.echo(f"{_told(archived)}, {counted(archived.size, 'byte')}", err=file == STREAM)
 
 
 @click.command("restore")
@@ -64,8 +64,8 @@ def restore_command(file: str, data: Path, at: str | None) -> None:
             restored = restore(stream, data, until, tell)
     except Invalid as error:
         raise click.UsageError(str(error)) from None
-    except (Conflict, FolderLocked) as error:
-        end(str(error), WRONG)
+    except FolderLocked as error:
+        end(str(error), UNREADABLE)
     except Corrupt as error:
         end(f"{error} Nothing was restored.", UNREADABLE)
     except QueenError as error:
@@ -82,9 +82,10 @@ def _story(restored: Restored, data: Path) -> Iterator[str]:
     where = f" of {instant_text(restored.latest_at)}, digest {restored.digest.hex()}" if restored.seq else ""
     yield f"{data} holds everything up to record {restored.seq}{where}."
     if restored.lost:
+        were = "was" if restored.lost == 1 else "were"
         yield (
-            f"{restored.lost:,} messages were deleted later and their payloads are erased: "
-            f"{restored.records} more records delete them again."
+            f"{counted(restored.lost, 'message')} {were} deleted later, and nothing is left of what was in there: "
+            f"deleted again, in {counted(restored.records, 'more record')}."
         )
 
 
@@ -92,7 +93,7 @@ def _told(archived: Archived) -> str:
     if not archived.seq:
         return "no records"
     when = instant_text(archived.latest_at)
-    return f"{archived.seq:,} records, the last one of {when}, its digest {archived.digest.hex()}"
+    return f"{counted(archived.seq, 'record')}, the last one of {when}, its digest {archived.digest.hex()}"
 
 
 @contextmanager

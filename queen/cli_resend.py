@@ -1,5 +1,6 @@
 """`queen resend`: arguments, one call to choose and one to push, and what became of it."""
 
+import ssl
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -11,7 +12,7 @@ from queen.audit.choosing import Choice, choose
 from queen.audit.times import FORMS, parse_time
 from queen.cli_audit import DATA, JSON, KEYS, WRONG, NumberRange, end, moment, now, reading, times
 from queen.cli_keys import encryption_keys
-from queen.cli_tables import progress
+from queen.cli_tables import counted, progress
 from queen.commands import Status
 from queen.errors import Invalid, NotFound, Unavailable
 from queen.names import instant_text
@@ -20,6 +21,11 @@ from queen.settings import Settings
 
 AGAIN: Final = "again"
 _URL: Final = "http://127.0.0.1:6632"
+CAFILE = click.option(
+    "--cafile",
+    type=click.Path(exists=True, dir_okay=False),
+    help="certificates to trust at https instead of the machine's (SSL_CERT_FILE does the same)",
+)
 
 
 @click.command("resend")
@@ -37,6 +43,7 @@ _URL: Final = "http://127.0.0.1:6632"
 )
 @click.option("--to-queue", help="the queue to push into; without it, the one that each was in")
 @click.option("--token", envvar="QUEEN_TOKEN", show_envvar=True, help="that lets push, where the server asks for one")
+@CAFILE
 @click.option("--rate", type=NumberRange(min=0, min_open=True), help="messages a second at most")
 @click.option(
     "--run", help=f"a name for this: under one name, nothing is pushed twice  [default: --to-queue or {AGAIN}]"
@@ -52,6 +59,7 @@ def resend_command(
     url: str,
     to_queue: str | None,
     token: str | None,
+    cafile: str | None,
     rate: float | None,
     run: str | None,
     dry_run: bool,
@@ -74,7 +82,7 @@ def resend_command(
     """
     with reading(data) as past:
         name = check_run(run if run is not None else to_queue if to_queue is not None else AGAIN)
-        target = Target(url, to_queue, token)
+        target = Target(url, to_queue, token, trust=trusting(cafile))
         ring = encryption_keys(Settings(encryption_key_file=key_file))
         first, last = _instant(since, "--from"), _instant(until, "--to")
         choice = Choice(since=first, until=last, **filters)
@@ -85,6 +93,14 @@ def resend_command(
             _list(resent, as_json)
         else:
             _send(target, resent, rate, as_json)
+
+
+def trusting(cafile: str | None) -> ssl.SSLContext:
+    """Whose certificates count: those in a file, or the machine's."""
+    try:
+        return ssl.create_default_context(cafile=cafile)
+    except ssl.SSLError:
+        raise click.UsageError(f"--cafile: there is no certificate in {cafile}") from None
 
 
 def _instant(text: str | None, where: str) -> int | None:
@@ -108,7 +124,7 @@ def _list(resent: Iterable[Resent], as_json: bool) -> None:
             sent.unreadable += 1
         click.echo(msgspec.json.encode(_document(entry)) if as_json else _line(entry))
     if not as_json:
-        click.echo(f"{sent.pushed:,} messages would be pushed{_left_out(sent)}. Nothing was.", err=True)
+        click.echo(f"{counted(sent.pushed, 'message')} would be pushed{_left_out(sent)}. Nothing was.", err=True)
 
 
 def _document(entry: Resent) -> dict[str, Any]:
@@ -154,11 +170,16 @@ def _tell(sent: Sent, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(sent))
         return
-    there = f", {sent.there_already:,} were there already" if sent.there_already else ""
-    click.echo(f"{sent.pushed:,} messages were pushed{there}{_left_out(sent)}.")
+    there = (
+        f", {sent.there_already:,} {'was' if sent.there_already == 1 else 'were'} there already"
+        if sent.there_already
+        else ""
+    )
+    were = "was" if sent.pushed == 1 else "were"
+    click.echo(f"{counted(sent.pushed, 'message')} {were} pushed{there}{_left_out(sent)}.")
 
 
 def _left_out(sent: Sent) -> str:
-    deleted = f"; {sent.deleted:,} are deleted" if sent.deleted else ""
+    deleted = f"; {sent.deleted:,} {'is' if sent.deleted == 1 else 'are'} deleted" if sent.deleted else ""
     unreadable = f"; {sent.unreadable:,} can't be opened without their key" if sent.unreadable else ""
     return deleted + unreadable

@@ -9,7 +9,7 @@ from rich.text import Text
 from queen.audit.differences import Difference, QueueChange
 from queen.audit.reading import Moment
 from queen.audit.world import LeaseThen
-from queen.cli_tables import console
+from queen.cli_tables import console, counted
 from queen.figures import Counts, Overview, QueueFigures
 from queen.names import instant_text, uuid_text
 from queen.web import render_figures
@@ -52,8 +52,15 @@ def state_tables(
 ) -> None:
     """The same to look at; `detailed` lists partitions instead of queues."""
     out = console()
-    counted = f"{overview.queues} queues, {overview.partitions} partitions, {overview.counts.total:,} messages"
-    out.print(Text(f"{instant_text(moment.at)}, behind record {moment.seq}: {counted}", style="bold"), soft_wrap=True)
+    total = ", ".join(
+        counted(number, noun)
+        for number, noun in (
+            (overview.queues, "queue"),
+            (overview.partitions, "partition"),
+            (overview.counts.total, "message"),
+        )
+    )
+    out.print(Text(f"{instant_text(moment.at)}, behind record {moment.seq}: {total}", style="bold"), soft_wrap=True)
     table = _table("partition" if detailed else "queue", *STATUSES, "total")
     for queue in queues:
         lines = [(part.name, part.counts) for part in queue.partitions] if detailed else [(queue.name, queue.counts)]

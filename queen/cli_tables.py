@@ -18,6 +18,7 @@ from queen.audit.verifying import Verdict
 
 _ENCODER = msgspec.json.Encoder()
 _ROW = "{:>9} {:<24} {:<17} {:<24} {:<14} {:<15} {}"
+_ERROR_CHARACTERS = 200
 _HEAD = ("record", "when", "what", "where", "positions", "by", "details")
 
 
@@ -27,12 +28,17 @@ def console() -> Console:
     return found if found.is_terminal else Console(highlight=False, width=200)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: `1 message`, `2,000 messages`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def life_table(life: Life, payloads: bool) -> None:
     """One message's biography."""
     out = console()
     out.print(Text(f"{life.transaction_id}", style="bold"), Text(f"  message {life.message_id}", style="dim"))
     out.print(
-        Text(f"queue {life.queue}, partition {life.partition}, position {life.position}; {life.size} bytes")
+        Text(f"queue {life.queue}, partition {life.partition}, position {life.position}; {counted(life.size, 'byte')}")
         + Text(", encrypted" if life.encrypted else "")
         + Text(", erased" if life.erased else "")
         + Text(f"; trace {life.trace_id}" if life.trace_id else "")
@@ -42,7 +48,7 @@ def life_table(life: Life, payloads: bool) -> None:
         table.add_column(name, overflow="fold", justify="right" if name == "record" else "left")
     for step in life.steps:
         by = step.who if not step.request else f"{step.who} {step.request}"
-        table.add_row(*map(Text, (f"#{step.seq}", step.at, step.type, step.group or "", by, details(step))))
+        table.add_row(*map(Text, (f"#{step.seq}", step.at, step.type, step.group or "", by, details(step, "--json"))))
     out.print(table)
     for standing in life.status:
         group = "" if standing.group is None else f" for group {standing.group}"
@@ -59,8 +65,8 @@ def payload_text(life: Life) -> str:
     return life.payload_error or "the payload has been erased"
 
 
-def details(step: Step | Happening) -> str:
-    """What else there is to say of it, in a line."""
+def details(step: Step | Happening, whole: str) -> str:
+    """What else there is to say of it, in a line; `whole` is the option that shows a long error in full."""
     words = []
     if step.cause is not None:
         words.append(step.cause)
@@ -75,8 +81,14 @@ def details(step: Step | Happening) -> str:
     if step.available_at is not None and step.available_at != step.at:
         words.append(f"available from {step.available_at}")
     if step.error is not None:
-        words.append(f"error {step.error!r}")
+        words.append(f"error {_cut(step.error, whole)}")
     return ", ".join(words)
+
+
+def _cut(error: str, whole: str) -> str:
+    if len(error) <= _ERROR_CHARACTERS:
+        return repr(error)
+    return f"{error[:_ERROR_CHARACTERS]!r}… ({len(error):,} characters; {whole} has all)"
 
 
 def verdict_text(verdict: Verdict) -> None:
@@ -86,11 +98,14 @@ def verdict_text(verdict: Verdict) -> None:
         out.print(Text(str(finding), style="red"), soft_wrap=True)
     if verdict.count > len(verdict.findings):
         out.print(Text(f"and {verdict.count - len(verdict.findings)} more"))
-    looked = f"{verdict.records:,} records with {verdict.messages:,} messages, {verdict.rows:,} rows of projections"
+    looked = (
+        f"{counted(verdict.records, 'record')} with {counted(verdict.messages, 'message')}, "
+        f"{counted(verdict.rows, 'row')} of projections"
+    )
     if verdict.fine:
         out.print(Text(f"Nothing is wrong: {looked}.", style="green"), soft_wrap=True)
     else:
-        out.print(Text(f"{verdict.count} faults: {looked}.", style="bold red"), soft_wrap=True)
+        out.print(Text(f"{counted(verdict.count, 'fault')}: {looked}.", style="bold red"), soft_wrap=True)
         if verdict.sound_until < verdict.head:
             out.print(Text(f"States could be checked up to record {verdict.sound_until}."), soft_wrap=True)
     out.print(Text(f"The last record is {verdict.head}; its digest is {verdict.digest}."), soft_wrap=True)
@@ -154,7 +169,15 @@ class _Columns:
     def line(self, told: Happening) -> bytes:
         where = "" if told.queue is None else told.queue + ("" if told.partition is None else f"/{told.partition}")
         group = "" if told.group is None else f"[{told.group}] "
-        columns = (str(told.seq), told.at, told.type, where, _places(told), told.who, f"{group}{details(told)}")
+        columns = (
+            str(told.seq),
+            told.at,
+            told.type,
+            where,
+            _places(told),
+            told.who,
+            f"{group}{details(told, '--format ndjson')}",
+        )
         rows = [_HEAD, columns] if self._first else [columns]
         self._first = False
         return "".join([_ROW.format(*row).rstrip() + "\n" for row in rows]).encode()

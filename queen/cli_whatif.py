@@ -11,7 +11,7 @@ from rich.text import Text
 from queen.audit.times import FORMS
 from queen.audit.whatif import Changes, Compared, WhatIf, whatif
 from queen.cli_audit import DATA, JSON, moment, reading
-from queen.cli_tables import console, progress
+from queen.cli_tables import console, counted, progress
 from queen.errors import Invalid
 
 _FIGURES: Final = {
@@ -75,7 +75,11 @@ def _tables(found: WhatIf) -> None:
     count = len(found.messages)
     if count > _SHOWN:
         out.print(Text(f"and {count - _SHOWN:,} more; --json has them all"))
-    differ = f"{count:,} messages would have been otherwise in the end." if count else "No message would be otherwise."
+    differ = (
+        f"{counted(count, 'message')} would have been otherwise in the end."
+        if count
+        else "No message would be otherwise."
+    )
     out.print(
         Text(f"Records {found.first_record + 1:,} to {found.last_record:,}. {differ}", style="bold"), soft_wrap=True
     )

@@ -103,6 +103,10 @@ class FolderLocked(QueenError):
     """Another process serves this data folder."""
 
 
+class NoFolder(NotFound):
+    """There is no data folder there."""
+
+
 def leaves(error: BaseException) -> Iterator[BaseException]:
     """The errors that a group is made of; of any other error, itself."""
     if isinstance(error, BaseExceptionGroup):

@@ -7,6 +7,7 @@ server stores one message of a transactionId (P4).
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from http.client import HTTPException
+from ssl import SSLContext
 from threading import Event
 from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError, URLError
@@ -78,14 +79,22 @@ def to_send(chosen: Iterable[Chosen], run: str) -> Iterator[Resent]:
 class Target:
     """A server to push to, and there a queue to push into (None: the one that each message was in)."""
 
-    def __init__(self, url: str, queue: str | None, token: str | None, pause: Pause = _sleep) -> None:
-        """Raises `Invalid`."""
+    def __init__(
+        self,
+        url: str,
+        queue: str | None,
+        token: str | None,
+        pause: Pause = _sleep,
+        trust: SSLContext | None = None,
+    ) -> None:
+        """`trust` says whose certificates count at https; None: whom the machine trusts. Raises `Invalid`."""
         if not url.startswith(("http://", "https://")):
             raise Invalid("--url", f"must begin with http:// or https://, is {url!r}")
         self.url = url.rstrip("/")
         self._queue = None if queue is None else check_name(queue, "--to-queue")
         self._token = token
         self._pause = pause
+        self._trust = trust
         self._reached = False
 
     def send(
@@ -140,7 +149,7 @@ class Target:
             headers["Authorization"] = f"Bearer {self._token}"
         asked = Request(f"{self.url}/api/v1/push", body, headers, method="POST")
         try:
-            with urlopen(asked, timeout=_TIMEOUT_S) as reply:
+            with urlopen(asked, timeout=_TIMEOUT_S, context=self._trust) as reply:
                 self._reached = True
                 return msgspec.json.decode(reply.read())
         except HTTPError as error:

@@ -113,7 +113,7 @@ def open_payload(record: Record, index: int, ring: KeyRing) -> tuple[bytes | Non
 
 def missing(name: str) -> str:
     """What an asker is told whose message is sealed with a key that is not here."""
-    return f"the message is encrypted with key {name}, which this server does not have"
+    return f"the message is encrypted with key {name}, which has not been given (--encryption-key-file)"
 
 
 def new_key() -> str:

@@ -64,6 +64,8 @@ class Access:
         self._given = bool(settings.token_file)
         self._path = Path(settings.token_file or Path(settings.data) / FILE_NAME)
         self._now = now
+        self.tls = bool(settings.certfile)
+        """Whether the server is reached over TLS."""
         self._hosts = frozenset(_words(settings.allowed_hosts))
         self._origins = frozenset(_words(settings.allowed_origins))
         self._local = True

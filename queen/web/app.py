@@ -91,10 +91,10 @@ OPERATION: Final[dict[str, Own]] = {
     "/metrics": metrics,
     "/metrics/prometheus": prometheus,
     "/openapi.json": openapi,
-    "/asyncapi.yaml": asyncapi,
-    "/docs": page,
 }
 """Routes about the server itself, all of them GET."""
+MANUALS: Final = {"/asyncapi.yaml": asyncapi, "/docs": page}
+"""And those that also tell how it is reached."""
 LABELS: Final = {row.route: f"{row.method} {row.path}" for row in ROUTES}
 """What each route is called where requests are counted."""
 SOON: Final = frozenset(row.route for row in ROUTES if row.soon)
@@ -135,7 +135,7 @@ def create_app(broker: Broker, access: Access, traffic: Traffic) -> QuartTrio:
         if rule.methods and rule.rule.startswith("/api/v1/pop"):
             rule.methods.discard("HEAD")  # a pop hands messages out, which would be lost (W4)
 
-    for path, own in OPERATION.items():
+    for path, own in (OPERATION | {path: partial(told, access) for path, told in MANUALS.items()}).items():
         view = partial(_own_view, broker, traffic, path, own)
         app.add_url_rule(path, path, view, methods=["GET"], provide_automatic_options=False)
 

@@ -68,8 +68,11 @@ def _sentence(told: PopExplanation, shift: int, strict: bool) -> str:
         case "empty":
             return "no message is pending"
         case "leased" if told.pending and strict:
-            return f"{told.processing} messages are leased{until}; in strict order nothing else is delivered meanwhile"
+            leased = "1 message is" if told.processing == 1 else f"{told.processing} messages are"
+            return f"{leased} leased{until}; in strict order nothing else is delivered meanwhile"
         case "leased":
+            if told.processing == 1:
+                return f"the one message that is left is leased{until}"
             return f"all {told.processing} messages that are left are leased{until}"
         case "delayed":
             return f"the next message is delayed{until}"

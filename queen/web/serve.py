@@ -4,6 +4,7 @@ import logging
 import signal
 import socket
 import ssl
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -30,6 +31,7 @@ from queen.web.reactor import Reactor
 log = structlog.get_logger("queen.web")
 
 _BACKLOG = 1024
+_PRIVATE = b"PRIVATE KEY-----"  # what a key in PEM is headed with, whatever its kind
 _LAST_MOMENT = 0.2
 
 
@@ -129,14 +131,26 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
         if settings.keyfile:
             raise Invalid("--keyfile", "needs --certfile")
         return None
+    key = settings.keyfile or settings.certfile
+    _read("--certfile", settings.certfile)
+    if _PRIVATE not in _read("--keyfile", key):
+        raise Invalid("--keyfile", f"is missing, or has no key: there is no private key in {key}")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(settings.certfile, settings.keyfile or None)
     except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
-        raise Invalid("--certfile", f"can't be used with its key: {error}") from None
+        raise Invalid("--certfile", f"{settings.certfile} can't be used with the key in {key}: {error}") from None
     return context
+
+
+def _read(option: str, path: str) -> bytes:
+    """What a file has that an option names: OpenSSL itself would not say which of two it can't read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise Invalid(option, f"{path}: {error.strerror}") from None
 
 
 def _warn(access: Access, tls: ssl.SSLContext | None) -> None:

@@ -16,7 +16,9 @@ from queen.web.serve import serve
 async def serving(folder: Path | None, keys: KeyRing = NO_KEYS) -> AsyncIterator[tuple[Broker, str]]:
     """The broker, and its server's URL."""
     async with open_broker(folder, keys=keys) as broker, trio.open_nursery() as nursery:
-        (url,) = await nursery.start(serve, broker, Settings(port=0))
+        (url,) = await nursery.start(
+            serve, broker, Settings(port=0) if folder is None else Settings(port=0, data=str(folder))
+        )
         try:
             yield broker, url
         finally:

@@ -80,7 +80,8 @@ def test_at_twenty_instants_a_restore_is_the_state_that_was(recorded: Path, arch
             again = [record_of(past, behind) for behind in range(seq + 1, past.head + 1)]
         assert all(record.who == "restore" for record in again)
         lost = sum(map(_deleted, again))
-        assert (f"{lost:,} messages were deleted later" in said) == bool(lost)
+        counted = "1 message was" if lost == 1 else f"{lost:,} messages were"
+        assert (f"{counted} deleted later" in said) == bool(lost)
         before, after = _state(recorded, f"#{seq}")["overview"], _state(new)["overview"]
         assert after["messages"]["total"] == before["messages"]["total"] - lost
 

@@ -1,6 +1,7 @@
 """Reading beside a server that goes on: from another process by the command line, from another thread by the broker."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -58,7 +59,7 @@ async def test_following(tmp_path: Path) -> None:
     async with open_broker(tmp_path / "data") as broker:
         await _push(broker, 1)
         command = [*QUEEN, "replay", "--data", data, "--follow", "--format", "ndjson", "--type", "pushed"]
-        process = await trio.lowlevel.open_process(command, cwd=ROOT, stdout=subprocess.PIPE)
+        process = await trio.lowlevel.open_process(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert process.stdout is not None
         with trio.fail_after(60):
             lines += await _lines(process.stdout, 1)
@@ -68,8 +69,12 @@ async def test_following(tmp_path: Path) -> None:
             await broker.compact()
             await _push(broker, 2, 2)
             lines += await _lines(process.stdout, 1)
-        process.kill()
-        await process.wait()
+        process.send_signal(signal.SIGINT)
+        with trio.fail_after(10):
+            assert await process.wait() == 0  # Ctrl-C is how it is meant to end
+        assert process.stderr is not None
+        assert await process.stderr.receive_some() == b""
+        await process.stderr.aclose()
         await process.stdout.aclose()
     assert [line["transactionIds"] for line in lines] == [["m0"], ["m1"], ["m2", "m3"]]
 

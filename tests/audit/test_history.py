@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from click.testing import CliRunner, Result
 
+from queen import open_broker
 from queen.audit.biography import history
 from queen.audit.happenings import TYPES
 from queen.cli import main
@@ -20,6 +22,7 @@ from queen.names import FIRST_INSTANT, LAST_INSTANT, instant_text
 from queen.opening import open_broker
 from queen.store.beside import Beside
 from queen.store.journal import Table
+from queen.store.keyring import KeyRing, new_key
 from queen.store.lmdb_journal import LmdbJournal
 
 
@@ -132,6 +135,42 @@ def test_an_unknown_message(recorded: Path) -> None:
     with Beside(recorded) as past, pytest.raises(NotFound):
         history(past, "never")
     assert _command("history", "never", "--data", str(recorded)).exit_code == 1
+
+
+def test_tables_count_as_people_do_and_cut_what_is_long(tmp_path: Path) -> None:
+    """The whole error is in the JSON, and where that is stands behind the cut."""
+    folder = tmp_path / "data"
+
+    async def fail() -> None:
+        async with open_broker(folder) as broker:
+            await broker.push("q", 1, transaction_id="m")
+            (message,) = await broker.pop("q")
+            await broker.ack("m", "failed", lease_id=message.lease_id, error="e" * 4096)
+
+    trio.run(fail)
+    table = _command("history", "m", "--data", str(folder)).output
+    assert "position 1; 1 byte\n" in table
+    assert "4,096 characters; --json has all" in " ".join(table.split())
+    assert table.count("e" * 100) < 3
+    (line,) = [line for line in _command("replay", "--data", str(folder)).output.splitlines() if "eee" in line]
+    assert line.endswith("(4,096 characters; --format ndjson has all)")
+    assert "e" * 4096 in _command("history", "m", "--data", str(folder), "--json").output
+    assert "with 1 message," in _command("verify", "--data", str(folder)).output
+
+
+def test_a_key_that_is_missing_is_asked_for(tmp_path: Path) -> None:
+    """C4: no server is at work here, so the sentence names the command's own option."""
+    folder = tmp_path / "data"
+
+    async def seal() -> None:
+        async with open_broker(folder, keys=KeyRing.from_text(new_key(), "key")) as broker:
+            await broker.configure("q", {"encryptionEnabled": True})
+            await broker.push("q", 1, transaction_id="m")
+
+    trio.run(seal)
+    said = " ".join(_command("history", "m", "--data", str(folder), "--payloads").output.split())
+    assert "which has not been given (--encryption-key-file)" in said
+    assert "server" not in said
 
 
 def test_filters(recorded: Path) -> None:

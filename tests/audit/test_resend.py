@@ -86,7 +86,7 @@ async def test_what_a_run_has_pushed_it_does_not_find(tmp_path: Path) -> None:
         await _fill(broker)
         arguments = ("resend", "--data", str(folder), "--queue", "q", "--url", url)
         first = await _run(*arguments, exit_code=1)
-        assert first == "9 messages were pushed; 1 are deleted.\n"
+        assert first == "9 messages were pushed; 1 is deleted.\n"
         again = await _run(*arguments, "--json", exit_code=1)
         assert json.loads(again) == {"pushed": 0, "thereAlready": 9, "deleted": 1, "unreadable": 0}
 
@@ -168,7 +168,7 @@ async def test_sealed_messages_need_their_key(tmp_path: Path) -> None:
         done = await _run(*arguments, exit_code=1)
         assert done == "0 messages were pushed; 1 can't be opened without their key.\n"
         done = await _run(*arguments, "--encryption-key-file", str(keys))
-        assert done == "1 messages were pushed.\n"
+        assert done == "1 message was pushed.\n"
         assert [name for _, name, _, _ in await _all(broker, "q")] == ["m", "resend:m:again"]
 
 
@@ -226,6 +226,25 @@ def test_an_address_where_nobody_listens_is_named_at_once() -> None:
     target = Target("http://127.0.0.1:1", None, None, lambda seconds: pytest.fail("it waits"))
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1 can't be reached"):
         target.send([_message("m")], None, lambda sent: None)
+
+
+async def test_where_tokens_are_wanted_one_that_may_write_is_needed(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    made = {role: _command("tokens", "add", role, "--role", role, "--data", str(folder)) for role in ("read", "write")}
+    read, write = (made[role].stdout.strip() for role in ("read", "write"))
+    async with serving(folder) as (broker, url):
+        await broker.push("q", 1, transaction_id="m")
+        arguments = ("resend", "--data", str(folder), "--queue", "q", "--to-queue", "r", "--url", url)
+        assert "answers 401" in await _run(*arguments, exit_code=1)
+        refused = await _run(*arguments, "--token", read, exit_code=1)
+        assert "answers 403" in refused
+        assert read not in refused
+        assert await _all(broker, "r") == []
+        assert await _run(*arguments, "--token", write) == "1 message was pushed.\n"
+        assert [name for _, name, _, _ in await _all(broker, "r")] == ["resend:m:r"]
+        last = (await _run("history", "resend:m:r", "--data", str(folder), "--json")).encode()
+        assert json.loads(last)[0]["steps"][0]["who"] == "write"  # X1: by the token's name
 
 
 async def test_a_refusal_is_told(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`queen serve` as a process: what it says, and how it fails."""
 
+import json
 import os
 import re
 import socket
@@ -48,6 +49,19 @@ async def test_it_serves_and_says_where() -> None:
         await client.stream.aclose()
 
 
+async def test_the_last_line_of_its_log_says_that_it_has_stopped() -> None:
+    """When the folder is closed, not when it is asked to stop."""
+    async with started("--log-format", "json") as (process, _):
+        assert process.stderr is not None
+        process.terminate()
+        text = b""
+        with trio.fail_after(10):
+            while more := await process.stderr.receive_some():
+                text += more
+        stopping, *_, last = map(json.loads, text.splitlines())
+        assert (stopping["event"], last["event"]) == ("stopping", "stopped")
+
+
 async def test_it_outlives_its_log() -> None:
     """W4: whoever reads the log may go away, and the disk that it is on may be full."""
     async with started() as (process, _):
@@ -84,10 +98,13 @@ async def test_a_locked_folder_is_named() -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with started("--data", folder + "/data"):
             result = await trio.to_thread.run_sync(run, "--port", "0", "--data", folder + "/data")
-        assert result.returncode == 1
-        (line,) = result.stderr.splitlines()
-        assert line.startswith("Error: ")
-        assert folder in line
+            asked = [sys.executable, "-m", "queen", "compact", "--data", folder + "/data"]
+            compacted = await trio.run_process(asked, check=False, capture_stderr=True)
+        assert (result.returncode, compacted.returncode) == (3, 3)  # as `verify --rebuild` says it
+        for said in (result.stderr, compacted.stderr.decode()):
+            (line,) = said.splitlines()
+            assert line.startswith("Error: ")
+            assert folder in line
 
 
 def test_a_foreign_folder_is_named(tmp_path: Path) -> None:
@@ -173,8 +190,21 @@ def tokens(folder: Path, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["tokens", *arguments, "--data", str(folder / "data")])
 
 
+@pytest.mark.parametrize("arguments", [("add", "a", "--role", "read"), ("list",), ("revoke", "a")])
+def test_where_there_is_no_data_folder_none_is_made(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    result = tokens(tmp_path, *arguments)
+    assert result.exit_code == 3
+    assert result.output == f"Error: there is no data folder {tmp_path / 'data'}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_made_where_that_is_asked_for(tmp_path: Path) -> None:
+    assert tokens(tmp_path, "add", "a", "--role", "read", "--create").exit_code == 0
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+
+
 def test_a_token_is_shown_once_and_only_its_hash_is_kept(tmp_path: Path) -> None:
-    made = tokens(tmp_path, "add", "ops", "--role", "admin")
+    made = tokens(tmp_path, "add", "ops", "--role", "admin", "--create")
     token = made.stdout.strip()
     assert re.fullmatch(r"queen_[\w-]{43}", token)
     file = tmp_path / "data" / "tokens"
@@ -186,6 +216,7 @@ def test_a_token_is_shown_once_and_only_its_hash_is_kept(tmp_path: Path) -> None
 
 
 def test_tokens_are_added_listed_and_revoked(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
     for name, role in (("a", "read"), ("b", "write"), ("c", "admin")):
         assert tokens(tmp_path, "add", name, "--role", role, "--expires", "30d").exit_code == 0
     assert tokens(tmp_path, "revoke", "b").exit_code == 0
@@ -194,6 +225,8 @@ def test_tokens_are_added_listed_and_revoked(tmp_path: Path) -> None:
         ["c", "admin"],
     ]
     assert tokens(tmp_path, "add", "b", "--role", "read", "--expires", "2999-01-01").exit_code == 0
+    assert tokens(tmp_path, "add", "d", "--role", "read", "--expires", "5s").exit_code == 0
+    assert "such as 30s, 90m, 12h or 30d" in tokens(tmp_path, "add", "e", "--role", "read", "--expires", "5w").output
     assert "until 2999-01-01T00:00:00.000Z" in tokens(tmp_path, "list").stdout
 
 
@@ -216,7 +249,7 @@ def test_tokens_are_added_listed_and_revoked(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_change_of_tokens_changes_nothing(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    tokens(tmp_path, "add", "a", "--role", "read")
+    tokens(tmp_path, "add", "a", "--role", "read", "--create")
     file = tmp_path / "data" / "tokens"
     before = file.read_bytes()
     result = tokens(tmp_path, *arguments)
@@ -227,7 +260,7 @@ def test_a_wrong_change_of_tokens_changes_nothing(tmp_path: Path, arguments: tup
 
 
 def test_a_damaged_token_file_is_left_alone(tmp_path: Path) -> None:
-    tokens(tmp_path, "add", "a", "--role", "read")
+    tokens(tmp_path, "add", "a", "--role", "read", "--create")
     file = tmp_path / "data" / "tokens"
     file.write_bytes(file.read_bytes().replace(b'"read"', b'"admin"'))
     for arguments in (("list",), ("add", "b", "--role", "read"), ("revoke", "a")):
@@ -237,13 +270,14 @@ def test_a_damaged_token_file_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_without_a_file_the_list_says_that_the_server_is_open(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
     assert "the server is open" in tokens(tmp_path, "list").output
     assert tokens(tmp_path, "revoke", "a").exit_code == 1
 
 
 async def test_a_server_starts_over_a_folder_that_has_tokens_alone() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        token = tokens(Path(folder), "add", "ops", "--role", "admin").stdout.strip()
+        token = tokens(Path(folder), "add", "ops", "--role", "admin", "--create").stdout.strip()
         async with started("--data", folder + "/data") as (_, port):
             client = Client(await trio.open_tcp_stream("127.0.0.1", port))
             assert (await client.request("GET", "/metrics")).status == 401

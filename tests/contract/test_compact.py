@@ -156,7 +156,7 @@ async def test_queen_compact_asks_a_server(server: Server, tmp_path: Path) -> No
 async def test_queen_compact_says_whose_folder_it_is(server: Server, tmp_path: Path) -> None:
     arguments = ["compact", "--data", str(tmp_path / "data")]
     result = await trio.to_thread.run_sync(lambda: CliRunner().invoke(main, arguments))
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "--url" in result.output
 
 
@@ -175,7 +175,7 @@ async def test_queen_compact_without_a_server(tmp_path: Path) -> None:
 
 def test_queen_compact_makes_no_folder(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["compact", "--data", str(tmp_path / "nothing")])
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert not (tmp_path / "nothing").exists()
 
 

@@ -49,7 +49,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page() -> Page:
-    return Page(rendered("localhost:6632"))
+    return Page(rendered("http://localhost:6632"))
 
 
 def test_it_is_well_formed_and_every_link_leads_somewhere(page: Page) -> None:
@@ -79,11 +79,11 @@ def test_it_can_be_read_by_anybody(page: Page) -> None:
     assert all(after - before <= 1 for before, after in zip([0, *levels], levels, strict=False))
     assert all("scope" in attrs for tag, attrs in page.tags if tag == "th")
     assert all("tabindex" in attrs for tag, attrs in page.tags if tag == "pre")
-    assert "prefers-color-scheme: dark" in rendered("localhost:6632")
+    assert "prefers-color-scheme: dark" in rendered("http://localhost:6632")
 
 
 def test_it_has_every_operation_and_every_field(page: Page) -> None:
-    text = rendered("localhost:6632")
+    text = rendered("http://localhost:6632")
     operations = [each for methods in document()["paths"].values() for each in methods.values()]
     anchors = page.every("id")
     assert {each["operationId"] for each in operations} <= set(anchors)
@@ -99,7 +99,7 @@ async def test_it_is_served_as_it_is(server: Server, client: Client) -> None:
     assert reply.status == 200
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in reply.headers["content-security-policy"]
-    assert reply.body.decode() == rendered(f"127.0.0.1:{server.port}")
+    assert reply.body.decode() == rendered(f"http://127.0.0.1:{server.port}")
 
 
 # What `curl` is in the shell of the test: itself, and the status on another channel.
@@ -145,3 +145,11 @@ def test_they_say_how_long_a_websocket_waits_for_its_token() -> None:
         text = files("queen.web").joinpath("static", name).read_text(encoding="utf-8")
         assert "authenticate" in text
         assert f"within {TOKEN_TIME:.0f} seconds" in " ".join(text.split()), name
+
+
+def test_with_tokens_every_command_shows_one_and_without_none() -> None:
+    open_, closed = (Page(rendered("http://localhost:6632", closed)).commands for closed in (False, True))
+    assert not any("Authorization" in command for command in open_)
+    for row, command in zip(OPERATIONS, closed, strict=True):
+        wanted = 0 if row.role is None else command.count("curl ")
+        assert command.count('-H "Authorization: Bearer $QUEEN_TOKEN"') == wanted, command

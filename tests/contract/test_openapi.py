@@ -14,7 +14,7 @@ from queen.errors import Invalid
 from queen.names import parse_instant
 from queen.options import DEFAULTS, OPTIONS, as_dict
 from queen.web import parse, wire
-from queen.web.app import OPERATION, ROUTES
+from queen.web.app import MANUALS, OPERATION, ROUTES
 from queen.web.meanings import ANYWHERE, MEANINGS
 from queen.web.openapi import OPERATIONS, OUTSIDE, REFUSALS, document, refusals
 from queen.web.status import STATUS
@@ -51,7 +51,7 @@ async def test_the_server_tells_it(client: Client) -> None:
 
 
 def test_every_route_is_in_it_and_nothing_else() -> None:
-    routes = {(row.method, row.path) for row in ROUTES} | {("GET", path) for path in OPERATION}
+    routes = {(row.method, row.path) for row in ROUTES} | {("GET", path) for path in OPERATION | MANUALS}
     assert {(method, path.replace("{", "<").replace("}", ">")) for method, path, _ in operations()} == routes
 
 

@@ -112,6 +112,7 @@ async def test_why_nothing_is_delivered(orders: Client) -> None:
     assert (line["pending"], line["processing"]) == (1, 1)
     (lease,) = line["leases"]
     assert (lease["workerId"], lease["messages"], lease["leaseExpiresAt"]) == ("till 3", 1, line["until"])
+    assert line["because"].startswith("1 message is leased until ")
     assert "in strict order nothing else is delivered meanwhile" in line["because"]
 
 

@@ -1,5 +1,6 @@
 """TLS on both lanes: the same server, and nothing older than TLS 1.2."""
 
+import re
 import ssl
 import warnings
 from collections.abc import AsyncIterator
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 import trio
 import trustme
+from click.testing import CliRunner
 
+from queen.cli import main
 from tests.contract.client import Client
 from tests.contract.conftest import Server, running
 from tests.contract.socket import Socket
@@ -135,9 +138,46 @@ async def test_it_stops_under_clients_that_do_nothing(secured: Secured) -> None:
     await trio.aclose_forcefully(stream)
 
 
-async def test_a_certificate_that_cannot_be_used_refuses_the_start(tmp_path: Path) -> None:
-    for settings in ({"certfile": str(tmp_path / "none")}, {"keyfile": str(tmp_path / "none")}, {"certfile": __file__}):
+async def test_a_certificate_that_cannot_be_used_refuses_the_start(tmp_path: Path, authority: trustme.CA) -> None:
+    issued, other = authority.issue_cert("localhost"), authority.issue_cert("localhost")
+    chain, key, none = str(tmp_path / "chain.pem"), str(tmp_path / "key.pem"), str(tmp_path / "none")
+    issued.cert_chain_pems[0].write_to_path(chain)
+    other.private_key_pem.write_to_path(key)
+    for settings, said in (
+        ({"certfile": none}, f"--certfile: {none}: No such file"),
+        ({"keyfile": none}, "--keyfile: needs --certfile"),
+        ({"certfile": chain, "keyfile": none}, f"--keyfile: {none}: No such file"),
+        ({"certfile": chain}, f"--keyfile: is missing, or has no key: there is no private key in {chain}"),
+        ({"certfile": chain, "keyfile": chain}, "--keyfile: is missing, or has no key"),
+        ({"certfile": chain, "keyfile": key}, f"--certfile: {chain} can't be used with the key in {key}"),
+        ({"certfile": key}, f"--certfile: {key} can't be used"),
+    ):
         with pytest.raises(BaseExceptionGroup) as refused:
             async with running(tmp_path, **settings):  # type: ignore[arg-type]
                 raise AssertionError("it must not start")
-        assert refused.group_contains(Exception, match=next(iter(settings)))
+        assert refused.group_contains(Exception, match=re.escape(said)), said
+
+
+async def test_the_manuals_say_how_it_is_reached(secured: Secured, authority: trustme.CA) -> None:
+    client, stream = await secured.connect()
+    page = (await client.request("GET", "/docs")).body.decode()
+    assert "curl -s https://queen.test/api/v1/" in page
+    assert "http://" not in page
+    described = (await client.request("GET", "/asyncapi.yaml")).body.decode()
+    assert 'host: "queen.test"' in described
+    assert "protocol: wss\n" in described
+    await stream.aclose()
+
+
+async def test_queen_compact_trusts_what_it_is_told_to(tmp_path: Path, authority: trustme.CA) -> None:
+    certfile, root = tmp_path / "server.pem", tmp_path / "root.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(certfile))
+    authority.cert_pem.write_to_path(str(root))
+    async with running(tmp_path, certfile=str(certfile), allowed_hosts="*") as server:
+        asked = ["compact", "--url", f"https://127.0.0.1:{server.port}"]
+        refused = await trio.to_thread.run_sync(lambda: CliRunner().invoke(main, asked))
+        assert (refused.exit_code, "certificate verify failed" in refused.output) == (1, True)
+        done = await trio.to_thread.run_sync(lambda: CliRunner().invoke(main, [*asked, "--cafile", str(root)]))
+        assert done.exit_code == 0, done.output
+    (tmp_path / "none.pem").write_text("no certificate")
+    assert CliRunner().invoke(main, [*asked, "--cafile", str(tmp_path / "none.pem")]).exit_code == 2
