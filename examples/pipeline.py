@@ -26,6 +26,8 @@ ORDERS = 2_000
 CUSTOMERS = 20
 ROOM = 200
 """Messages that may wait between two stages."""
+OPTIONS = {"leaseTime": 2, "retryLimit": 20}
+"""What a killed process held is there again after two seconds, and that counts as an attempt."""
 
 
 @dataclass
@@ -66,8 +68,8 @@ async def tax(message: LeasedMessage[Priced]) -> None:
 async def work(path: str) -> None:
     """Run all stages in this process until every order has its invoice."""
     async with queen.open_broker(path) as broker, trio.open_nursery() as nursery:
-        await broker.configure("priced", {"maxSize": ROOM})
-        await broker.configure("taxed", {"maxSize": ROOM})
+        for queue in ("orders", "priced", "taxed"):
+            await broker.configure(queue, OPTIONS | ({"maxSize": ROOM} if queue != "orders" else {}))
         await broker.configure("invoices")
         # The transactionIds make the filling harmless to repeat: this process may have died in the midst of it.
         for first in range(0, ORDERS, 500):

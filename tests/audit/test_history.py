@@ -19,7 +19,6 @@ from queen.cli import main
 from queen.errors import Invalid, NotFound
 from queen.messages import Caller
 from queen.names import FIRST_INSTANT, LAST_INSTANT, instant_text
-from queen.opening import open_broker
 from queen.store.beside import Beside
 from queen.store.journal import Table
 from queen.store.keyring import KeyRing, new_key
