@@ -380,6 +380,15 @@ class Accord:
             for name in expected.keys() | self._world.listed.keys()
             if expected.get(name) != self._world.listed.get(name)
         }
+        # Retention has its time (T4): what it deleted behind the listing was in that, and rightly.
+        told = self._world.history.all_told
+        assert told is not None, "the listing comes behind it"
+        wrong -= {
+            entry.name
+            for part in self._ledger.parts.values()
+            for entry in part.entries
+            if entry.deleted_seq is not None and entry.deleted_seq > told.seq
+        }
         for name in sorted(wrong):
             raise Violation("S1", f"{name} is listed as {self._world.listed.get(name)}, and is {expected.get(name)}")
 
