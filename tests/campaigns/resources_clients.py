@@ -259,15 +259,16 @@ async def large_bodies(folder: Path, small: bool, report: Report) -> None:
                     body = at if number % 2 else at + b" "
                     nursery.start_soon(_collect, server, body, statuses)
                 worst = await _worst_push(server)
-            # 429: more is waiting for the disk than may wait.
-            report.expect({201, 413} <= set(statuses) <= {201, 413, 429}, f"bodies were answered {set(statuses)}")
+            # 503: more is waiting for the disk than may wait.
+            report.expect({201, 413} <= set(statuses) <= {201, 413, 503}, f"bodies were answered {set(statuses)}")
             peaks.append(await settled_memory(server, idle + 16 * MIB, 5))
             report.tell(
                 f"{len(statuses)} bodies of 10 MiB at once, half of them a byte over: {idle >> 20} MiB before, "
                 f"{peaks[-1] >> 20} MiB afterwards; a push took {worst * 1000:.0f} ms at most"
             )
-        # LMDB keeps the memory of its largest commit, and the writer lets no more than 64 MiB wait for one.
-        report.expect(peaks[1] < idle + 160 * MIB, f"{(peaks[1] - idle) >> 20} MiB stayed after large bodies")
+        # LMDB keeps the memory of its largest commit, the writer lets no more than 64 MiB wait for one, and the C library
+        # keeps blocks of this size for the next ones once it has seen some.
+        report.expect(peaks[1] < idle + 320 * MIB, f"{(peaks[1] - idle) >> 20} MiB stayed after large bodies")
         report.expect(peaks[1] < peaks[0] + 48 * MIB, f"large bodies that come again take more: {peaks}")
 
 
