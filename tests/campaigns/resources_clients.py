@@ -266,8 +266,8 @@ async def large_bodies(folder: Path, small: bool, report: Report) -> None:
                 f"{len(statuses)} bodies of 10 MiB at once, half of them a byte over: {idle >> 20} MiB before, "
                 f"{peaks[-1] >> 20} MiB afterwards; a push took {worst * 1000:.0f} ms at most"
             )
-        # LMDB keeps the memory of its largest commit, the writer lets no more than 64 MiB wait for one, and the C library
-        # keeps blocks of this size for the next ones once it has seen some.
+        # LMDB keeps the memory of its largest commit, the writer lets no more than 64 MiB wait for one, and the C
+        # library keeps blocks of this size for the next ones once it has seen some.
         report.expect(peaks[1] < idle + 320 * MIB, f"{(peaks[1] - idle) >> 20} MiB stayed after large bodies")
         report.expect(peaks[1] < peaks[0] + 48 * MIB, f"large bodies that come again take more: {peaks}")
 
