@@ -165,7 +165,7 @@ async def test_a_full_disk_is_told_of_once_a_minute_and_without_a_traceback(auto
                     await queen.push("q", 1)
                 await trio.sleep(1)
             assert (await queen.push("q", 1)).status == "queued"
-    assert [(line["log_level"], "exc_info" in line) for line in lines] == [("warning", False)] * 2
+    assert [(line["log_level"], "exception" in line) for line in lines] == [("warning", False)] * 2
 
 
 async def test_while_there_is_no_room_pushes_are_refused_and_acks_go_on(autojump_clock: Any) -> None:
