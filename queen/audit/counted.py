@@ -21,6 +21,7 @@ from queen.store.format import Record
 from queen.store.journal import Table
 
 _FIGURES: Final = ("incoming", "completed", "leased", "failed", "µs of lag of")
+_HOUR_KEY: Final = len(hour_key(0, 0))
 
 
 class CountedComparison:
@@ -33,9 +34,13 @@ class CountedComparison:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._fold = Statistics()
-        self._minutes = self._seq_of(MINUTES)
-        rows = tables.all(Table.STATISTICS)
-        self._hours = {read_hour_key(key): _seq_of(value) for key, value in rows if key != MINUTES}
+        self._minutes = self._seq_of(MINUTES) if tables.checkpoint else 0
+        self._hours: dict[Place, int] = {}
+        for key, value in tables.all(Table.STATISTICS) if tables.checkpoint else ():
+            if len(key) == _HOUR_KEY:
+                self._hours[read_hour_key(key)] = _seq_of(value)
+            elif key != MINUTES:
+                tables.fault(Table.STATISTICS, "has a row of neither the minutes nor an hour")
         # Up to which record a row must count at least, of hours that may still be in the window.
         self._needed: dict[Place, int] = {}
         self._hour = 0
@@ -52,6 +57,8 @@ class CountedComparison:
 
     def finish(self, world: World) -> None:
         """What can only be known in the end: rows that are missing, too old, or of records that there are not."""
+        if not self._tables.checkpoint:
+            return
         self._finish_minutes(world.seq)
         clock = SystemClock()
         clock.resume(world.at, world.shift)

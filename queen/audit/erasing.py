@@ -55,7 +55,6 @@ class ErasuresComparison:
         and what is left of a row comes behind it."""
         listed: Sets = defaultdict(RangeSet)
         for key, value in self._tables.all(Table.ERASURES):
-            self._tables.rows += 1
             partition, first, stop = keys.read_erasure(key, value)
             _include(listed[partition], max(first, 1), stop)
         return listed

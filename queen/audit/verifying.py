@@ -132,8 +132,7 @@ class _Verification:
             for fault in unsound(state):
                 self._findings.add("state", fault, self._world.seq, None, f"{slot.queue.name}/{slot.name}")
         self._projected.finish(self._world)
-        if self._tables.checkpoint:
-            self._counted.finish(self._world)
+        self._counted.finish(self._world)
         self._erasures.finish(self._world)
 
     def _where(self, record: Record) -> str | None:
