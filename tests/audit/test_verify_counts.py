@@ -237,6 +237,9 @@ def test_an_hour_that_is_gone_or_of_another_record_is_found(copy: Path) -> None:
     told, more = _told_of(copy)
     assert f" only up to record 1, and not up to {row[1]}" in told
     assert " up to record 1, which completed nothing of it" in more
+    _change(copy, Change(Table.STATISTICS, key, pack_row([row[0], 10**6, *row[2:]])))
+    (told,) = _told_of(copy)
+    assert f" up to record {10**6}, which completed nothing of it" in told
 
 
 def test_tables_made_anew_are_sound(copy: Path) -> None:
