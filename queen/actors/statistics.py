@@ -162,7 +162,7 @@ class Statistics:
         hour, partition = place
         lateness = self._lateness[partition]
         seq, sketch = (lateness.seq, lateness.latest) if lateness.hour == hour else self._closed[place]
-        return Change(Table.STATISTICS, _hour_key(hour, partition), pack_row([VERSION, seq, *sketch.parts()]))
+        return Change(Table.STATISTICS, hour_key(hour, partition), pack_row([VERSION, seq, *sketch.parts()]))
 
     def minutes_row(self) -> Change:
         """The row of all minutes."""
@@ -181,7 +181,7 @@ class Statistics:
     def begin(self, now: int) -> tuple[bytes, bytes]:
         """Start at `now`; returns where in the table (from, to before) the hours stand that are to be loaded."""
         self.since = now // HOUR - WINDOW_HOURS
-        return _hour_key(self.since, 0), _AFTER_HOURS
+        return hour_key(self.since, 0), _AFTER_HOURS
 
     def load(self, minutes: bytes | None, hours: Iterable[tuple[bytes, bytes]]) -> None:
         """Begin with what the table holds, `hours` in the order of their keys."""
@@ -189,7 +189,7 @@ class Statistics:
             _, self.seq, self._shift, counted = unpack_row(minutes)
             self._minutes = {minute: tuple(figures) for minute, *figures in counted}
         for key, row in hours:
-            hour, partition = _read_hour_key(key)
+            hour, partition = read_hour_key(key)
             _, seq, *parts = unpack_row(row)
             lateness = self._lateness.get(partition)
             if lateness is None:
@@ -202,13 +202,13 @@ class Statistics:
     @staticmethod
     def ended(now: int) -> tuple[bytes, bytes]:
         """Where in the table (from, to before) the hours stand that have left the window."""
-        return _HOURS, _hour_key(now // HOUR - WINDOW_HOURS, 0)
+        return _HOURS, hour_key(now // HOUR - WINDOW_HOURS, 0)
 
     def forget(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
         """Take hours out that have left the window, given as the rows that the table had for them. Each row once, and
         none that is yet to be written anew: it is a day since its hour ended."""
         for key, row in rows:
-            hour, partition = _read_hour_key(key)
+            hour, partition = read_hour_key(key)
             lateness = self._lateness.get(partition)
             if lateness is None or hour < self.since:
                 continue
@@ -219,9 +219,11 @@ class Statistics:
                 lateness.window.take_out(Sketch(*parts))
 
 
-def _hour_key(hour: int, partition: int) -> bytes:
+def hour_key(hour: int, partition: int) -> bytes:
+    """STATISTICS: the row of an hour of a partition."""
     return _HOURS + u64(hour) + u64(partition)
 
 
-def _read_hour_key(key: bytes) -> tuple[int, int]:
+def read_hour_key(key: bytes) -> Place:
+    """Undo `hour_key`."""
     return number(key[1:9]), number(key[9:])

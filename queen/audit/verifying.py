@@ -5,10 +5,13 @@ from typing import Self
 
 import msgspec
 
+from queen.audit.counted import CountedComparison
+from queen.audit.erasing import ErasuresComparison
 from queen.audit.findings import Finding, Findings
 from queen.audit.invariants import Before, misfit, unsound
 from queen.audit.projected import Comparison
 from queen.audit.reading import Past, shown
+from queen.audit.tables import Tables
 from queen.audit.walking import Walk
 from queen.audit.world import World
 from queen.events import PartitionCreated
@@ -56,8 +59,10 @@ class _Verification:
         self._findings = Findings()
         self._world = World()
         self._walk = Walk(past, self._findings, self._where)
-        self._tables = Comparison(past, self._findings)
-        self._erased: list[tuple[int, int, int]] = []
+        self._tables = Tables(past, self._findings)
+        self._projected = Comparison(self._tables)
+        self._counted = CountedComparison(self._tables)
+        self._erasures = ErasuresComparison(self._tables, self._findings)
         self._follows = True  # whether the states still follow from all that was before
 
     def run(self) -> Verdict:
@@ -94,11 +99,9 @@ class _Verification:
             self._findings.add("state", fault, record.seq, shown(record), self._where(record))
             self._follows = False
             return
-        if record.erased and record.pushed is not None:
-            for index in range(len(record.pushed.sizes)):
-                if record.payload(index) is None:
-                    self._erased.append((record.seq, record.partition, record.pushed.first + index))
-        self._tables.take(record, self._world)
+        self._projected.take(record, self._world)
+        self._counted.take(record, self._world)
+        self._erasures.take(record)
 
     def _fault_of(self, record: Record) -> str | None:
         """Applies the record, or says why it could not have happened."""
@@ -128,12 +131,9 @@ class _Verification:
             slot = self._world.catalogue.slots[number]
             for fault in unsound(state):
                 self._findings.add("state", fault, self._world.seq, None, f"{slot.queue.name}/{slot.name}")
-        for seq, partition, position in self._erased:
-            erased = self._world.states.get(partition)
-            if erased is not None and position not in erased.deleted:
-                what = f"the payload at position {position} was erased, though the message is not deleted"
-                self._findings.add("state", what, seq)
-        self._tables.finish(self._world)
+        self._projected.finish(self._world)
+        self._counted.finish(self._world)
+        self._erasures.finish(self._world)
 
     def _where(self, record: Record) -> str | None:
         slot = self._world.catalogue.slots.get(record.partition)

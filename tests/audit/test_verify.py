@@ -214,7 +214,7 @@ def test_a_snapshot_that_says_something_else_is_found(copy: Path) -> None:
     assert "the table partitions sums up" in told
 
 
-@pytest.mark.parametrize("table", ["runs", "ids", "settled", "touches", "partitions", "queues", "meta"])
+@pytest.mark.parametrize("table", ["runs", "ids", "settled", "touches", "partitions", "queues", "statistics", "meta"])
 def test_a_flipped_bit_in_a_row_is_found_and_mended(copy: Path, table: str) -> None:
     env = lmdb.open(str(copy / "journal"), max_dbs=20, map_size=1 << 30, lib_version=0)
     with env.begin(write=True) as txn:
