@@ -32,7 +32,7 @@ from queen.checks import (
 from queen.clock import Clock, Ids
 from queen.commands import AckStatus
 from queen.consumer import Consumer, Consuming, Source
-from queen.errors import Invalid, QueenError
+from queen.errors import Invalid
 from queen.explanations import Explanations
 from queen.groups import Groups
 from queen.hindsight import Hindsight
@@ -195,8 +195,8 @@ class Broker(Succession):
             return Delivery((), answer.because, left)
         try:
             return Delivery(tuple(read_granted(engine.core, answer, request.group)))
-        except QueenError:
-            engine.release([grant.lease for _, grant in answer])  # L8: it can't be handed on
+        except Exception:
+            engine.release([grant.lease for _, grant in answer])  # L8: it can't be handed on, whatever the reason
             raise
 
     def release_nowait(self, delivery: Delivery) -> None:

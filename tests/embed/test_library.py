@@ -259,3 +259,20 @@ async def test_a_pop_that_is_left_gives_everything_back(autojump_clock: Any) -> 
         (message,) = await queen.pop("q")
         assert (message.data, message.retry_count) == (1, 0)
         assert not parked.is_set
+
+
+async def test_what_a_pop_can_not_hand_on_is_given_back_whatever_the_reason(
+    autojump_clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L8: a fault of ours must not hold messages until their lease ends."""
+
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    async with opened() as queen:
+        await queen.push("q", 1)
+        with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):  # noqa: PT012
+            patch.setattr("queen.broker.read_granted", broken)
+            await queen.pop("q")
+        await steps()
+        assert [(message.data, message.retry_count) for message in await queen.pop("q")] == [(1, 0)]
